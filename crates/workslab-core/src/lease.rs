@@ -1,0 +1,200 @@
+//! The exclusive, stream-ordered right to use a workspace.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::frame::Frame;
+use crate::gate::Patience;
+use crate::platform::Platform;
+use crate::workspace::{Workspace, patience_of};
+use crate::{DevicePtr, Error};
+
+/// The right to use a workspace, or the part of it that is not reserved, until it is dropped.
+///
+/// Nobody else holds one at the same time, and work enqueued on its stream starts after all that
+/// the last holder enqueued. Dropping a lease does not wait for the device: the next holder's work
+/// is ordered after this one's.
+///
+/// A lease stays on the thread that took it, so that a thread which asks twice can be told so
+/// instead of waiting for itself.
+pub struct Lease<'w, P: Platform> {
+    workspace: &'w Workspace<P>,
+    stream: &'w P::Stream,
+    program: Option<usize>,
+    /// Address after the last byte that may be used.
+    limit: usize,
+    /// The highest address that a frame has reached.
+    peak: Cell<usize>,
+    /// What a frame found when it was dropped and could not return.
+    trouble: RefCell<Option<Error>>,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<'w, P: Platform> Lease<'w, P> {
+    #[inline]
+    pub(crate) fn new(
+        workspace: &'w Workspace<P>,
+        stream: &'w P::Stream,
+        program: Option<usize>,
+        limit: usize,
+    ) -> Self {
+        Self {
+            workspace,
+            stream,
+            program,
+            limit,
+            peak: Cell::new(workspace.base().address()),
+            trouble: RefCell::new(None),
+            not_send: PhantomData,
+        }
+    }
+
+    /// Opens a frame: arrays come from it, and all go when it ends.
+    #[inline]
+    pub fn frame(&mut self) -> Frame<'_, P> {
+        Frame::outermost(self, None)
+    }
+
+    /// As [`Lease::frame`], with a name for messages.
+    pub fn named_frame<'l>(&'l mut self, name: &'l str) -> Frame<'l, P> {
+        Frame::outermost(self, Some(name))
+    }
+
+    /// Ends the lease, and says what guard mode found in frames that were dropped without
+    /// [`Frame::finish`].
+    ///
+    /// # Errors
+    /// [`Error::Guard`]; or the driver's, if red zones could not be read.
+    pub fn finish(self) -> Result<(), Error> {
+        match self.trouble.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The first byte that the lease covers.
+    pub fn base(&self) -> DevicePtr {
+        self.workspace.base()
+    }
+
+    /// How many bytes it covers.
+    pub fn size(&self) -> usize {
+        self.limit - self.workspace.base().address()
+    }
+
+    /// The stream it is ordered on.
+    pub fn stream(&self) -> &'w P::Stream {
+        self.stream
+    }
+
+    /// The workspace it is of.
+    pub fn workspace(&self) -> &'w Workspace<P> {
+        self.workspace
+    }
+
+    /// The program it was taken for.
+    pub fn program(&self) -> Option<String> {
+        let index = self.program?;
+        let state = self.workspace.gate().peek();
+        Some(state.inside.programs[index].name.to_string())
+    }
+
+    #[inline]
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    #[inline]
+    pub(crate) fn reach(&self, address: usize) {
+        self.peak.set(self.peak.get().max(address));
+    }
+
+    /// Keeps the first error that a frame could not return.
+    pub(crate) fn keep_trouble(&self, error: Error) {
+        self.trouble.borrow_mut().get_or_insert(error);
+    }
+}
+
+impl<P: Platform> Drop for Lease<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        let used = self.peak.get() - self.workspace.base().address();
+        let trouble = self.trouble.get_mut().take();
+        self.workspace
+            .end_lease(self.stream, self.program, used, trouble);
+    }
+}
+
+impl<P: Platform> fmt::Debug for Lease<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("workspace", self.workspace)
+            .field("program", &self.program())
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A program that leases under its name; from [`Workspace::program`].
+pub struct Program<'w, P: Platform> {
+    workspace: &'w Workspace<P>,
+    index: usize,
+    name: Arc<str>,
+}
+
+impl<'w, P: Platform> Program<'w, P> {
+    pub(crate) fn new(workspace: &'w Workspace<P>, index: usize, name: Arc<str>) -> Self {
+        Self {
+            workspace,
+            index,
+            name,
+        }
+    }
+
+    /// The program's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As [`Workspace::lease`], for this program.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn lease(&self, stream: &'w P::Stream) -> Result<Lease<'w, P>, Error> {
+        self.workspace
+            .enter(stream, Some(self.index), Patience::Endless)
+    }
+
+    /// As [`Workspace::try_lease`], for this program.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn try_lease(&self, stream: &'w P::Stream) -> Result<Lease<'w, P>, Error> {
+        self.workspace
+            .enter(stream, Some(self.index), Patience::None)
+    }
+
+    /// As [`Workspace::lease_timeout`], for this program.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lease_timeout(
+        &self,
+        stream: &'w P::Stream,
+        timeout: Duration,
+    ) -> Result<Lease<'w, P>, Error> {
+        self.workspace
+            .enter(stream, Some(self.index), patience_of(timeout))
+    }
+}
+
+impl<P: Platform> fmt::Debug for Program<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Program").field(&self.name()).finish()
+    }
+}

@@ -1,0 +1,50 @@
+//! One preallocated slab of device memory, leased to one program after the other.
+//!
+//! Data flows one way: an [`ExternalWorkspaceAllocator`] makes and caches a [`Workspace`] per
+//! device; a [`Lease`] is the exclusive, stream-ordered right to use it; a [`Frame`] is a scoped
+//! arena inside a lease; an [`Array`] is typed memory in a frame. [`Platform`] is what a backend
+//! implements; this crate knows none.
+//!
+//! Sizes are bytes in `usize`, computed with checks; every array is aligned to at least
+//! [`ARRAY_ALIGNMENT`] bytes. After warm-up, the path allocate → lease → frame → array → drop on
+//! one stream calls no driver.
+
+mod allocator;
+mod array;
+mod bump;
+mod counter;
+mod device;
+mod element;
+mod error;
+mod fork;
+mod frame;
+mod gate;
+mod guard;
+mod lease;
+mod pattern;
+mod platform;
+mod reservation;
+mod scratch;
+mod size;
+mod statistics;
+mod sync;
+mod workspace;
+
+pub use allocator::{ExternalWorkspaceAllocator, SharedWorkspace};
+pub use array::Array;
+pub use bump::ARRAY_ALIGNMENT;
+pub use device::{DeviceId, DeviceInfo, DevicePtr};
+pub use element::Element;
+pub use error::{Error, Holder};
+pub use frame::{ArrayBuilder, Frame};
+pub use guard::{GuardViolation, Side};
+pub use lease::{Lease, Program};
+pub use pattern::Pattern;
+pub use platform::{
+    DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_range,
+};
+pub use reservation::Reservation;
+pub use scratch::{ArraySpec, DryArray, DryFrame, Scratch};
+pub use size::{Bytes, Request, SizeCheck, SlabOptions, SlabRequest, SlabSize};
+pub use statistics::{ProgramStatistics, Statistics};
+pub use workspace::Workspace;

@@ -1,0 +1,571 @@
+//! The slab cached for a device, with the state that orders its users.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::counter::ShardedCounter;
+use crate::error::Holder;
+use crate::fork;
+use crate::gate::{Gate, GateState, Occupant, Patience, Refusal};
+use crate::guard::GuardViolation;
+use crate::lease::{Lease, Program};
+use crate::platform::{DeviceSlab, Platform, Stream};
+use crate::reservation::ReservationRecord;
+use crate::sync::MutexGuard;
+use crate::{
+    ARRAY_ALIGNMENT, DeviceId, DevicePtr, Error, ProgramStatistics, SlabRequest, Statistics,
+};
+
+/// One slab and the state that orders its users.
+///
+/// A workspace is leased to one program at a time ([`Workspace::lease`]); parts of it can be set
+/// aside for good ([`Workspace::reserve`](crate::Workspace::reserve)).
+///
+/// In **guard mode** (a request's `guard`, off by default) every array stands between red zones
+/// that are checked when its frame ends, and new arrays are filled with a poison pattern, for
+/// floats a signalling NaN. A write outside an array is reported by the frame's or the lease's
+/// `finish`, or, where neither is called, by the next lease.
+pub struct Workspace<P: Platform> {
+    platform: Arc<P>,
+    /// Dropped by hand: in a forked child the driver behind it must not be called.
+    slab: ManuallyDrop<P::Slab>,
+    device: DeviceId,
+    base: usize,
+    size: usize,
+    settings: Settings,
+    fork_generation: u32,
+    /// Used by whoever is inside the gate, and by nobody else.
+    event: P::Event,
+    gate: Gate<Inside<P>>,
+    hits: ShardedCounter,
+    misses: AtomicU64,
+}
+
+/// What the request that made the workspace said.
+pub(crate) struct Settings {
+    pub(crate) guard: bool,
+    pub(crate) lock: bool,
+    pub(crate) origin: Option<String>,
+}
+
+/// What the last holder left behind on the device.
+enum Tail<P: Platform> {
+    /// Nothing that could still run.
+    Idle,
+    /// Perhaps work on this stream, which this handle keeps alive.
+    Stream(P::Stream),
+    /// Perhaps work on a stream that may be gone; the workspace's event was recorded behind it.
+    Recorded,
+    /// Work whose end can no longer be known.
+    Lost(Error),
+}
+
+pub(crate) struct ProgramRecord {
+    pub(crate) name: Arc<str>,
+    leases: u64,
+    high_water: usize,
+}
+
+/// What the gate's mutex protects.
+pub(crate) struct Inside<P: Platform> {
+    tail: Tail<P>,
+    pub(crate) reservations: Vec<ReservationRecord>,
+    /// Offset at which the reservations begin; leases see what is below.
+    pub(crate) reserved_from: usize,
+    pub(crate) programs: Vec<ProgramRecord>,
+    leases: u64,
+    high_water: usize,
+    cross_stream_waits: u64,
+    violations: u64,
+    /// What guard mode found at the end of a lease, and nobody has been told of.
+    untold: Option<Error>,
+}
+
+impl<P: Platform> Workspace<P> {
+    /// Allocates the slab that `request` describes.
+    pub(crate) fn make(
+        platform: &Arc<P>,
+        device: DeviceId,
+        request: &SlabRequest<'_>,
+    ) -> Result<Self, Error> {
+        fork::watch();
+        let size = request.size.bytes();
+        let info = platform.device_info(device)?;
+        if size > info.free {
+            return Err(Error::OutOfMemory {
+                platform: P::NAME,
+                device,
+                requested: size,
+                available: info.free,
+                total: info.total,
+            });
+        }
+        let event = platform.create_event(device)?;
+        let slab = platform.allocate_slab(device, request.size, request.options)?;
+        let bad = |what: String| Error::BadSlab {
+            platform: P::NAME,
+            device,
+            what,
+        };
+        if slab.len() < size {
+            return Err(bad(format!("has {} bytes instead of {size}", slab.len())));
+        }
+        if !slab.base().is_aligned_to(ARRAY_ALIGNMENT) {
+            return Err(bad(format!(
+                "begins at {:?}, which is no multiple of {ARRAY_ALIGNMENT}",
+                slab.base()
+            )));
+        }
+        let base = slab.base().address();
+        if base.checked_add(size).is_none() {
+            return Err(bad("ends beyond the address space".into()));
+        }
+        tracing::info!(
+            platform = P::NAME,
+            device = device.ordinal(),
+            bytes = size,
+            origin = request.origin,
+            guard = request.guard,
+            "workspace allocated"
+        );
+        Ok(Self {
+            platform: Arc::clone(platform),
+            slab: ManuallyDrop::new(slab),
+            device,
+            base,
+            size,
+            settings: Settings {
+                guard: request.guard,
+                lock: request.options.lock,
+                origin: request.origin.map(str::to_owned),
+            },
+            fork_generation: fork::generation(),
+            event,
+            gate: Gate::new(Inside {
+                tail: Tail::Idle,
+                reservations: Vec::new(),
+                reserved_from: size,
+                programs: Vec::new(),
+                leases: 0,
+                high_water: 0,
+                cross_stream_waits: 0,
+                violations: 0,
+                untold: None,
+            }),
+            hits: ShardedCounter::default(),
+            misses: AtomicU64::new(0),
+        })
+    }
+
+    /// The device the slab is on.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// The slab's size in bytes, reservations included.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The slab's first byte. To pass it on is to promise that whoever gets it uses it only under
+    /// a lease.
+    pub fn base(&self) -> DevicePtr {
+        DevicePtr::new(self.base)
+    }
+
+    /// Where the size came from, if the request said.
+    pub fn size_origin(&self) -> Option<&str> {
+        self.settings.origin.as_deref()
+    }
+
+    /// Whether arrays get red zones and a poison pattern.
+    pub fn guard(&self) -> bool {
+        self.settings.guard
+    }
+
+    /// Leases the workspace for work on `stream`; blocks while somebody else has it. Those who
+    /// wait are served in the order in which they came.
+    ///
+    /// Work that the new holder enqueues on `stream` starts after everything that the last holder
+    /// enqueued on its own. On the same stream that costs no driver call, on another one event
+    /// record and one wait; the host does not block for it.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyLeased`] if this thread has it already; [`Error::WrongDevice`] for a stream
+    /// of another device; [`Error::Guard`] for a violation that nobody was told of;
+    /// [`Error::Forked`]; or the driver's, and then no lease is held.
+    #[inline]
+    pub fn lease<'w>(&'w self, stream: &'w P::Stream) -> Result<Lease<'w, P>, Error> {
+        self.enter(stream, None, Patience::Endless)
+    }
+
+    /// As [`Workspace::lease`], but does not wait.
+    ///
+    /// # Errors
+    /// Also [`Error::Busy`], which names the holder.
+    #[inline]
+    pub fn try_lease<'w>(&'w self, stream: &'w P::Stream) -> Result<Lease<'w, P>, Error> {
+        self.enter(stream, None, Patience::None)
+    }
+
+    /// As [`Workspace::lease`], but waits for `timeout` at most.
+    ///
+    /// # Errors
+    /// Also [`Error::LeaseTimeout`], which names the holder.
+    pub fn lease_timeout<'w>(
+        &'w self,
+        stream: &'w P::Stream,
+        timeout: Duration,
+    ) -> Result<Lease<'w, P>, Error> {
+        self.enter(stream, None, patience_of(timeout))
+    }
+
+    /// A program by name. Leases taken through it carry the name in messages, and have statistics
+    /// of their own.
+    pub fn program(&self, name: &str) -> Program<'_, P> {
+        let mut state = self.gate.peek();
+        let programs = &mut state.inside.programs;
+        let index = programs
+            .iter()
+            .position(|record| &*record.name == name)
+            .unwrap_or_else(|| {
+                programs.push(ProgramRecord {
+                    name: name.into(),
+                    leases: 0,
+                    high_water: 0,
+                });
+                programs.len() - 1
+            });
+        Program::new(self, index, Arc::clone(&programs[index].name))
+    }
+
+    /// The counts so far.
+    pub fn statistics(&self) -> Statistics {
+        let state = self.gate.peek();
+        let inside = &state.inside;
+        Statistics {
+            platform: P::NAME,
+            device: self.device,
+            size: self.size,
+            reserved: self.size - inside.reserved_from,
+            hits: self.hits.get(),
+            misses: self.misses.load(Ordering::Relaxed),
+            leases: inside.leases,
+            leased: if state.is_held() {
+                inside.reserved_from
+            } else {
+                0
+            },
+            high_water: inside.high_water,
+            cross_stream_waits: inside.cross_stream_waits,
+            waits: state.waits,
+            waited: state.waited,
+            guard_violations: inside.violations,
+            programs: inside
+                .programs
+                .iter()
+                .map(|record| ProgramStatistics {
+                    name: record.name.to_string(),
+                    leases: record.leases,
+                    high_water: record.high_water,
+                })
+                .collect(),
+        }
+    }
+
+    pub(crate) fn slab(&self) -> &P::Slab {
+        &self.slab
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn gate(&self) -> &Gate<Inside<P>> {
+        &self.gate
+    }
+
+    #[inline]
+    pub(crate) fn count_hit(&self) {
+        self.hits.increment();
+    }
+
+    pub(crate) fn count_miss(&self) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Refuses in a child that was forked after the workspace was made.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.fork_generation == fork::generation() {
+            Ok(())
+        } else {
+            Err(Error::Forked {
+                platform: P::NAME,
+                device: self.device,
+            })
+        }
+    }
+
+    pub(crate) fn check_stream(&self, stream: &P::Stream) -> Result<(), Error> {
+        if stream.device() == self.device {
+            Ok(())
+        } else {
+            Err(Error::WrongDevice {
+                platform: P::NAME,
+                workspace: self.device,
+                stream: stream.device(),
+            })
+        }
+    }
+
+    /// Enters the gate and orders `stream` after the last holder's work.
+    #[inline]
+    pub(crate) fn enter<'w>(
+        &'w self,
+        stream: &'w P::Stream,
+        program: Option<usize>,
+        patience: Patience,
+    ) -> Result<Lease<'w, P>, Error> {
+        self.check_process()?;
+        self.check_stream(stream)?;
+        let mut state = match self.gate.enter(program, patience) {
+            Ok(state) => state,
+            Err((refusal, state)) => return Err(self.refuse(refusal, &state, patience)),
+        };
+        if let Some(error) = state.inside.untold.take() {
+            self.gate.leave(state);
+            return Err(error);
+        }
+        let same_stream =
+            matches!(&state.inside.tail, Tail::Stream(tail) if tail.id() == stream.id());
+        if !same_stream {
+            state = self.hand_over(state, stream)?;
+        }
+        let inside = &mut state.inside;
+        inside.leases += 1;
+        if let Some(program) = program {
+            inside.programs[program].leases += 1;
+        }
+        let limit = self.base + inside.reserved_from;
+        drop(state);
+        Ok(Lease::new(self, stream, program, limit))
+    }
+
+    /// Makes `stream` wait for what the last holder left on another stream. The caller is inside
+    /// the gate; the mutex is open during the driver's calls, so that others can ask who holds it.
+    #[cold]
+    fn hand_over<'g>(
+        &'g self,
+        mut state: MutexGuard<'g, GateState<Inside<P>>>,
+        stream: &P::Stream,
+    ) -> Result<MutexGuard<'g, GateState<Inside<P>>>, Error> {
+        let tail = std::mem::replace(&mut state.inside.tail, Tail::Idle);
+        drop(state);
+        let ordered = match &tail {
+            Tail::Idle => Ok(false),
+            Tail::Stream(last) => last
+                .record(&self.event)
+                .and_then(|()| stream.wait(&self.event))
+                .map(|()| true),
+            Tail::Recorded => stream.wait(&self.event).map(|()| true),
+            Tail::Lost(error) => Err(error.clone()),
+        };
+        let mut state = self.gate.peek();
+        match ordered {
+            Ok(waited) => {
+                if waited {
+                    state.inside.cross_stream_waits += 1;
+                    tracing::debug!(
+                        platform = P::NAME,
+                        device = self.device.ordinal(),
+                        "workspace handed to another stream"
+                    );
+                }
+                // A stream that is not owned leaves its mark when the lease ends.
+                state.inside.tail = if stream.is_owned() {
+                    Tail::Stream(stream.clone())
+                } else {
+                    Tail::Idle
+                };
+                Ok(state)
+            }
+            Err(error) => {
+                state.inside.tail = tail;
+                self.gate.leave(state);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a lease: marks its end on a stream that may be gone soon, takes the books up to date,
+    /// and lets the next one in.
+    #[inline]
+    pub(crate) fn end_lease(
+        &self,
+        stream: &P::Stream,
+        program: Option<usize>,
+        used: usize,
+        trouble: Option<Error>,
+    ) {
+        let mark = if stream.is_owned() {
+            None
+        } else {
+            Some(self.mark_end(stream))
+        };
+        let mut state = self.gate.peek();
+        let inside = &mut state.inside;
+        if let Some(mark) = mark {
+            inside.tail = mark;
+        }
+        inside.high_water = inside.high_water.max(used);
+        if let Some(program) = program {
+            let record = &mut inside.programs[program];
+            record.high_water = record.high_water.max(used);
+        }
+        if trouble.is_some() {
+            inside.untold = trouble;
+        }
+        self.gate.leave(state);
+    }
+
+    #[cold]
+    fn mark_end(&self, stream: &P::Stream) -> Tail<P> {
+        let Err(error) = stream.record(&self.event) else {
+            return Tail::Recorded;
+        };
+        // No mark could be left, so wait here and now rather than let two users overlap.
+        match stream.synchronize() {
+            Ok(()) => Tail::Idle,
+            Err(_) => {
+                tracing::error!(%error, "the end of a lease could not be marked");
+                Tail::Lost(error)
+            }
+        }
+    }
+
+    /// Blocks until the last holder's work has finished. The caller is inside the gate, or alone.
+    pub(crate) fn drain(&self) -> Result<(), Error> {
+        let last = {
+            let state = self.gate.peek();
+            match &state.inside.tail {
+                Tail::Idle => return Ok(()),
+                Tail::Stream(last) => Some(last.clone()),
+                Tail::Recorded => None,
+                Tail::Lost(error) => return Err(error.clone()),
+            }
+        };
+        match last {
+            Some(last) => last.synchronize(),
+            None => {
+                let stream = self.platform.default_stream(self.device)?;
+                stream.wait(&self.event)?;
+                stream.synchronize()
+            }
+        }
+    }
+
+    /// Counts a violation and logs it.
+    pub(crate) fn note_violation(&self, violation: &GuardViolation) {
+        tracing::error!(
+            platform = P::NAME,
+            device = self.device.ordinal(),
+            "{violation}"
+        );
+        self.gate.peek().inside.violations += 1;
+    }
+
+    pub(crate) fn holder(&self, state: &GateState<Inside<P>>) -> Holder {
+        match state.occupant() {
+            Some(occupant) => self.describe(occupant, &state.inside),
+            None => Holder {
+                thread: "that has just left".into(),
+                program: None,
+            },
+        }
+    }
+
+    fn describe(&self, occupant: &Occupant, inside: &Inside<P>) -> Holder {
+        Holder {
+            thread: match occupant.thread.name() {
+                Some(name) => format!("'{name}'"),
+                None => format!("{:?}", occupant.thread.id()),
+            },
+            program: occupant
+                .program
+                .map(|index| inside.programs[index].name.to_string()),
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, refusal: Refusal, state: &GateState<Inside<P>>, patience: Patience) -> Error {
+        let platform = P::NAME;
+        let device = self.device;
+        let holder = self.holder(state);
+        match refusal {
+            Refusal::Busy => Error::Busy {
+                platform,
+                device,
+                holder,
+            },
+            Refusal::TimedOut => Error::LeaseTimeout {
+                platform,
+                device,
+                holder,
+                waited: match patience {
+                    Patience::Until { timeout, .. } => timeout,
+                    Patience::None | Patience::Endless => Duration::ZERO,
+                },
+            },
+            Refusal::Own => Error::AlreadyLeased {
+                platform,
+                device,
+                holder,
+            },
+        }
+    }
+}
+
+/// The patience of a caller who waits for `timeout`; one too long for the clock is endless.
+pub(crate) fn patience_of(timeout: Duration) -> Patience {
+    match Instant::now().checked_add(timeout) {
+        Some(deadline) => Patience::Until { deadline, timeout },
+        None => Patience::Endless,
+    }
+}
+
+impl<P: Platform> Drop for Workspace<P> {
+    fn drop(&mut self) {
+        if self.check_process().is_err() {
+            // The parent's driver state is not ours to touch; the kernel takes the pages back.
+            return;
+        }
+        if let Err(error) = self.drain() {
+            // Work may still run on these bytes. To lose them is safe, to reuse them is not.
+            tracing::warn!(%error, "a workspace is not freed: its last work is not known to be done");
+            return;
+        }
+        // SAFETY: the slab is dropped here and nowhere else, and `self` is not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.slab) };
+        tracing::info!(
+            platform = P::NAME,
+            device = self.device.ordinal(),
+            bytes = self.size,
+            "workspace freed"
+        );
+    }
+}
+
+impl<P: Platform> fmt::Debug for Workspace<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workspace")
+            .field("platform", &P::NAME)
+            .field("device", &self.device)
+            .field("base", &self.base())
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
