@@ -1,0 +1,443 @@
+//! Slabs: anonymous memory straight from the kernel.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use workslab_core::{
+    DeviceId, DevicePtr, DeviceSlab, Error, HostAccessible, Pattern, SlabOptions, SlabSize, Stream,
+    check_range,
+};
+
+use crate::NAME;
+use crate::stream::HostStream;
+
+/// The size of a huge page on x86-64 and, with 4 KiB pages, on Arm.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// One block of anonymous memory, by `mmap`. A large one is aligned to 2 MiB and asks the kernel
+/// for huge pages, so that touching it first costs a five-hundredth of the page faults.
+pub struct HostSlab {
+    device: DeviceId,
+    base: NonNull<u8>,
+    len: usize,
+    /// What was mapped: `len`, rounded up to whole pages.
+    mapped: usize,
+    /// The device's count of bytes in use, to be lowered when the slab goes.
+    in_use: Arc<AtomicUsize>,
+}
+
+// SAFETY: the slab is memory, not tied to a thread; what is done to it through shared references
+// goes through `unsafe` calls whose contract is exclusive use.
+unsafe impl Send for HostSlab {}
+// SAFETY: as above.
+unsafe impl Sync for HostSlab {}
+
+impl HostSlab {
+    pub(crate) fn map(
+        device: DeviceId,
+        size: SlabSize,
+        options: SlabOptions,
+        in_use: Arc<AtomicUsize>,
+    ) -> Result<Self, Error> {
+        let len = size.bytes();
+        let too_large = || system_error(device, "mmap", io::Error::from_raw_os_error(libc::ENOMEM));
+        let mapped = len
+            .checked_next_multiple_of(page_size())
+            .ok_or_else(too_large)?;
+        let alignment = if mapped >= HUGE_PAGE {
+            HUGE_PAGE
+        } else {
+            page_size()
+        };
+        let base = map_aligned(mapped, alignment)
+            .ok_or_else(too_large)?
+            .map_err(|error| system_error(device, "mmap", error))?;
+        in_use.fetch_add(len, Ordering::Relaxed);
+        // From here on, dropping `slab` takes everything back.
+        let slab = Self {
+            device,
+            base,
+            len,
+            mapped,
+            in_use,
+        };
+        if alignment == HUGE_PAGE {
+            // SAFETY: the range is the mapping just made.
+            let code = unsafe { libc::madvise(base.as_ptr().cast(), mapped, libc::MADV_HUGEPAGE) };
+            if code != 0 {
+                // A kernel without huge pages is slower, not wrong.
+                tracing::debug!(error = %io::Error::last_os_error(), "no huge pages");
+            }
+        }
+        if options.lock {
+            // SAFETY: the range is the mapping just made.
+            let code = unsafe { libc::mlock(base.as_ptr().cast(), mapped) };
+            if code != 0 {
+                return Err(lock_error(device, mapped));
+            }
+        } else if options.prefault {
+            prefault(base, mapped).map_err(|error| system_error(device, "madvise", error))?;
+        }
+        Ok(slab)
+    }
+
+    /// The first byte of a range that has been checked.
+    fn at(&self, offset: usize) -> Target {
+        // SAFETY: callers have checked that the offset is within the slab, or is its end.
+        Target(unsafe { self.base.add(offset) })
+    }
+}
+
+/// An address that a job on another thread may use.
+struct Target(NonNull<u8>);
+
+// SAFETY: a target is only used by a job that has the exclusive right to its bytes (the contract of
+// the slab's unsafe calls), on whichever thread works on the stream.
+unsafe impl Send for Target {}
+
+impl Target {
+    fn pointer(&self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+}
+
+/// The size of a page, the unit in which the kernel hands out memory.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: sysconf only reads.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// Maps `len` bytes, a multiple of the page size, at a multiple of `alignment`, by mapping more and
+/// giving back what sticks out. `None` if the sum overflows.
+fn map_aligned(len: usize, alignment: usize) -> Option<io::Result<NonNull<u8>>> {
+    let padded = len.checked_add(alignment - page_size())?;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing else.
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            padded,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Some(Err(io::Error::last_os_error()));
+    }
+    let start: *mut u8 = start.cast();
+    let before = start.align_offset(alignment);
+    let after = padded - before - len;
+    // SAFETY: the two ranges are whole pages at the ends of the mapping just made, outside the part
+    // that is kept. `munmap` of such a range cannot fail but by splitting one mapping too many, and
+    // then the pages, which are never touched, cost address space only.
+    unsafe {
+        if before > 0 {
+            libc::munmap(start.cast(), before);
+        }
+        if after > 0 {
+            libc::munmap(start.add(before + len).cast(), after);
+        }
+        Some(Ok(NonNull::new_unchecked(start.add(before))))
+    }
+}
+
+/// Touches every page, on all cores: the kernel clears pages one core at a time.
+fn prefault(base: NonNull<u8>, len: usize) -> io::Result<()> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = len.div_ceil(threads).next_multiple_of(HUGE_PAGE);
+    let touch = |from: usize| -> io::Result<()> {
+        let part = share.min(len - from);
+        // SAFETY: the range lies within the mapping, which nobody else uses yet.
+        let start = unsafe { base.as_ptr().add(from) };
+        // SAFETY: as above; populating changes no byte.
+        let code = unsafe { libc::madvise(start.cast(), part, libc::MADV_POPULATE_WRITE) };
+        if code == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINVAL) {
+            return Err(error);
+        }
+        // Kernels before 5.14 do not know the call: touch by hand.
+        for page in (0..part).step_by(page_size()) {
+            // SAFETY: within the range above.
+            unsafe { start.add(page).write_volatile(0) };
+        }
+        Ok(())
+    };
+    let touch = &SendSync(touch);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..len)
+            .step_by(share)
+            .map(|from| scope.spawn(move || touch.call(from)))
+            .collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })
+}
+
+/// A closure over a pointer to memory that the threads share out among themselves.
+struct SendSync<F>(F);
+
+// SAFETY: only `prefault` makes one, and its threads touch disjoint parts of the memory.
+unsafe impl<F> Sync for SendSync<F> {}
+
+impl<F: Fn(usize) -> io::Result<()>> SendSync<F> {
+    fn call(&self, from: usize) -> io::Result<()> {
+        (self.0)(from)
+    }
+}
+
+fn system_error(device: DeviceId, call: &'static str, error: io::Error) -> Error {
+    Error::Driver {
+        platform: NAME,
+        device,
+        call,
+        code: i64::from(error.raw_os_error().unwrap_or(0)),
+        name: error.to_string(),
+        detail: None,
+    }
+}
+
+fn lock_error(device: DeviceId, len: usize) -> Error {
+    let error = io::Error::last_os_error();
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the call writes to `limit` only.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0;
+    let detail = known.then(|| {
+        let allowed = usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX);
+        format!(
+            "{} were to be locked, and this process may lock {}; raise the limit (ulimit -l) or set lock = false",
+            workslab_core::Bytes(len),
+            workslab_core::Bytes(allowed)
+        )
+    });
+    match system_error(device, "mlock", error) {
+        Error::Driver {
+            platform,
+            device,
+            call,
+            code,
+            name,
+            ..
+        } => Error::Driver {
+            platform,
+            device,
+            call,
+            code,
+            name,
+            detail,
+        },
+        other => other,
+    }
+}
+
+impl Drop for HostSlab {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map`, and nobody may use the slab's memory any more.
+        let code = unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
+        if code != 0 {
+            tracing::error!(error = %io::Error::last_os_error(), "munmap of a slab failed");
+        }
+        self.in_use.fetch_sub(self.len, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: the mapping stays where it is until the slab is dropped; it covers `len` bytes, which the
+// kernel clears.
+unsafe impl DeviceSlab for HostSlab {
+    type Stream = HostStream;
+
+    fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    fn base(&self) -> DevicePtr {
+        DevicePtr::new(self.base.as_ptr().expose_provenance())
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    unsafe fn write(&self, stream: &HostStream, offset: usize, source: &[u8]) -> Result<(), Error> {
+        check_range(offset, source.len(), self.len)?;
+        let target = self.at(offset);
+        let from = Target(NonNull::from(source).cast());
+        let len = source.len();
+        stream.launch(move || {
+            // SAFETY: the caller has the exclusive right to the target, and waits below for the
+            // copy, so that the source is still there.
+            unsafe { std::ptr::copy_nonoverlapping(from.pointer(), target.pointer(), len) }
+        });
+        stream.synchronize()
+    }
+
+    unsafe fn read(
+        &self,
+        stream: &HostStream,
+        offset: usize,
+        destination: &mut [u8],
+    ) -> Result<(), Error> {
+        check_range(offset, destination.len(), self.len)?;
+        let source = self.at(offset);
+        let len = destination.len();
+        let to = Target(NonNull::from(destination).cast());
+        stream.launch(move || {
+            // SAFETY: nobody writes to the source, and the destination is borrowed until the copy
+            // has been waited for below.
+            unsafe { std::ptr::copy_nonoverlapping(source.pointer(), to.pointer(), len) }
+        });
+        stream.synchronize()
+    }
+
+    unsafe fn fill(
+        &self,
+        stream: &HostStream,
+        offset: usize,
+        len: usize,
+        pattern: Pattern,
+    ) -> Result<(), Error> {
+        check_range(offset, len, self.len)?;
+        let target = self.at(offset);
+        stream.launch(move || {
+            // SAFETY: the caller has the exclusive right to the range until this job is done, and
+            // every byte of a slab is initialised.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(target.pointer(), len) };
+            fill(bytes, pattern);
+        });
+        Ok(())
+    }
+
+    unsafe fn copy(
+        &self,
+        stream: &HostStream,
+        from: usize,
+        to: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        check_range(from, len, self.len)?;
+        check_range(to, len, self.len)?;
+        if len > 0 && from.abs_diff(to) < len {
+            return Err(Error::OutOfBounds {
+                offset: from,
+                len,
+                slab: from.abs_diff(to),
+            });
+        }
+        let source = self.at(from);
+        let target = self.at(to);
+        stream.launch(move || {
+            // SAFETY: the caller has the exclusive right to the target, nobody writes to the
+            // source, and the two do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(source.pointer(), target.pointer(), len) }
+        });
+        Ok(())
+    }
+}
+
+// SAFETY: a slab is ordinary memory of this process.
+unsafe impl HostAccessible for HostSlab {
+    fn host_base(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
+fn fill(bytes: &mut [u8], pattern: Pattern) {
+    if let Pattern::U8(byte) = pattern {
+        bytes.fill(byte);
+        return;
+    }
+    let word = pattern.widened();
+    let (chunks, rest) = bytes.as_chunks_mut::<8>();
+    chunks.fill(word);
+    rest.copy_from_slice(&word[..rest.len()]);
+}
+
+impl fmt::Debug for HostSlab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostSlab")
+            .field("device", &self.device)
+            .field("base", &self.base)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slab(bytes: usize, options: SlabOptions) -> Result<HostSlab, Error> {
+        HostSlab::map(
+            DeviceId::new(0),
+            SlabSize::new(bytes).expect("not zero"),
+            options,
+            Arc::default(),
+        )
+    }
+
+    fn with_prefault() -> SlabOptions {
+        let mut options = SlabOptions::default();
+        options.prefault = true;
+        options
+    }
+
+    #[test]
+    fn a_large_slab_is_aligned_to_a_huge_page_and_a_small_one_to_a_page() {
+        let large = slab(5 << 20, SlabOptions::default()).expect("5 MiB");
+        assert!(large.base().is_aligned_to(HUGE_PAGE));
+        assert_eq!(large.len(), 5 << 20);
+        let small = slab(1, SlabOptions::default()).expect("1 byte");
+        assert!(small.base().is_aligned_to(page_size()));
+        assert_eq!(small.len(), 1);
+    }
+
+    #[test]
+    fn a_prefaulted_slab_is_resident() {
+        let slab = slab((5 << 20) + 1, with_prefault()).expect("5 MiB and a byte");
+        let pages = slab.mapped / page_size();
+        let mut resident = vec![0u8; pages];
+        // SAFETY: the range is the slab's mapping, and there is a byte for each of its pages.
+        let code = unsafe {
+            libc::mincore(
+                slab.base.as_ptr().cast(),
+                slab.mapped,
+                resident.as_mut_ptr(),
+            )
+        };
+        assert_eq!(code, 0);
+        assert!(resident.iter().all(|page| page & 1 == 1));
+    }
+
+    #[test]
+    fn a_slab_that_cannot_be_mapped_is_an_error_and_counts_nothing() {
+        let in_use = Arc::new(AtomicUsize::new(0));
+        let outcome = HostSlab::map(
+            DeviceId::new(0),
+            SlabSize::new(usize::MAX).expect("not zero"),
+            SlabOptions::default(),
+            Arc::clone(&in_use),
+        );
+        assert!(matches!(outcome, Err(Error::Driver { call: "mmap", .. })));
+        assert_eq!(in_use.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_last_repetition_of_a_pattern_is_cut_off() {
+        let mut bytes = [0; 11];
+        fill(&mut bytes, Pattern::U32(u32::from_ne_bytes([1, 2, 3, 4])));
+        assert_eq!(bytes, [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3]);
+    }
+}
