@@ -1,0 +1,43 @@
+//! One preallocated workspace per device, shared safely by every program in the process.
+//!
+//! ```
+//! use workslab::{BackendConfig, ExternalWorkspaceAllocator, Platform, host::Host};
+//!
+//! let config = BackendConfig::builder().set("workspace_size=1MiB", "example").resolve()?;
+//! let allocator = ExternalWorkspaceAllocator::new(Host::new());
+//! let workspace = allocator.allocate(0, &config)?;
+//! let stream = allocator.platform().default_stream(workspace.device())?;
+//!
+//! let mut lease = workspace.lease(&stream)?;
+//! let frame = lease.frame();
+//! let mut theta = frame.array::<f64>(1000)?;
+//! theta.fill(300.0)?;
+//! assert_eq!(theta.host()?[999], 300.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The [allocator](ExternalWorkspaceAllocator) is generic over the platform. [`AnyAllocator`]
+//! chooses one when the program runs, among those that its features compiled in.
+
+mod any;
+mod probe;
+
+pub use any::{Allocator, AnyAllocator, OnPlatform, OpenError};
+pub use probe::{PlatformReport, probe};
+pub use workslab_config::{
+    BackendConfig, ConfigError, DeviceChoice, Entry, ICON4PY_SIZE_VARIABLE, LocalRank,
+    SIZE_VARIABLE, parse_size,
+};
+pub use workslab_core::*;
+
+/// The host: slabs by `mmap`, streams by worker threads.
+#[cfg(feature = "host")]
+pub mod host {
+    pub use workslab_host::{Host, HostBuilder, HostEvent, HostSlab, HostStream};
+}
+
+#[cfg(not(feature = "host"))]
+compile_error!("workslab needs at least one platform: enable the feature `host`");
+
+/// The platforms that workslab has a name for, in the order in which they are tried.
+pub const PLATFORMS: [&str; 3] = ["rocm", "cuda", "host"];
