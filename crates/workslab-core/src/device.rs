@@ -50,7 +50,7 @@ impl DevicePtr {
     }
 
     /// The address as the pointer that a C interface takes.
-    pub const fn as_mut_ptr<T>(self) -> *mut T {
+    pub fn as_mut_ptr<T>(self) -> *mut T {
         std::ptr::with_exposed_provenance_mut(self.0)
     }
 

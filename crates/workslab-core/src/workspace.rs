@@ -276,7 +276,9 @@ impl<P: Platform> Workspace<P> {
         }
     }
 
-    pub(crate) fn slab(&self) -> &P::Slab {
+    /// The slab itself, for code that does its own device work. Its copies and fills are unsafe:
+    /// only whoever holds a lease, a frame's array or a reservation may touch the bytes.
+    pub fn slab(&self) -> &P::Slab {
         &self.slab
     }
 
@@ -447,7 +449,8 @@ impl<P: Platform> Workspace<P> {
         }
     }
 
-    /// Blocks until the last holder's work has finished. The caller is inside the gate, or alone.
+    /// Blocks until the last holder's work has finished; then there is nothing left to wait for.
+    /// The caller is inside the gate, or alone.
     pub(crate) fn drain(&self) -> Result<(), Error> {
         let last = {
             let state = self.gate.peek();
@@ -459,13 +462,15 @@ impl<P: Platform> Workspace<P> {
             }
         };
         match last {
-            Some(last) => last.synchronize(),
+            Some(last) => last.synchronize()?,
             None => {
                 let stream = self.platform.default_stream(self.device)?;
                 stream.wait(&self.event)?;
-                stream.synchronize()
+                stream.synchronize()?;
             }
         }
+        self.gate.peek().inside.tail = Tail::Idle;
+        Ok(())
     }
 
     /// Counts a violation and logs it.

@@ -104,7 +104,7 @@ pub enum OpenError {
         name: String,
     },
     /// The platform was not compiled in.
-    #[error("platform {name} is not in this build; build with `--features {name}`, or choose one of: {}", compiled().join(", "))]
+    #[error("platform {name} is not in this build; build with `--features {name}`, or choose one of: {}", COMPILED.join(", "))]
     NotCompiled {
         /// The name.
         name: &'static str,
@@ -147,7 +147,7 @@ impl AnyAllocator {
 
     fn open_first() -> Result<Self, OpenError> {
         let mut reasons = Vec::new();
-        for name in compiled() {
+        for &name in COMPILED {
             let outcome = Self::open_named(name).and_then(|allocator| {
                 let count = allocator.device_count()?;
                 Ok((allocator, count))
@@ -173,15 +173,10 @@ impl AnyAllocator {
 }
 
 /// The platforms in this build, in the order in which they are tried.
-pub(crate) fn compiled() -> Vec<&'static str> {
-    PLATFORMS
-        .into_iter()
-        .filter(|name| match *name {
-            "host" => cfg!(feature = "host"),
-            _ => false,
-        })
-        .collect()
-}
+const COMPILED: &[&str] = &[
+    #[cfg(feature = "host")]
+    "host",
+];
 
 #[cfg(test)]
 mod tests {

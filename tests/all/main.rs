@@ -1,0 +1,18 @@
+//! The tests of workslab, one topic a file. Each runs on every backend in the matrix; the test's
+//! name says which (`::case_1_host`), and, where it shows an invariant of the design, which one.
+
+mod allocator;
+mod compile_fail;
+mod errors;
+mod fork;
+mod frames;
+mod guard;
+mod leases;
+mod matrix;
+mod random;
+mod reservations;
+mod scratch;
+mod statistics;
+mod streams;
+mod support;
+mod warm_path;

@@ -1,0 +1,9 @@
+//! The backends that every test runs on: one line each.
+
+use rstest_reuse::template;
+
+/// A test says `#[apply(backends)]` and takes `#[case] backend`, an `impl Backend`.
+#[template]
+#[rstest]
+#[case::host(workslab_tests::HostBackend)]
+pub fn backends<B: Backend>(#[case] backend: B) {}

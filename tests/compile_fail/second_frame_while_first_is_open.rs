@@ -1,0 +1,12 @@
+use workslab::host::Host;
+use workslab::{ExternalWorkspaceAllocator, Platform, SlabSize};
+
+fn main() {
+    let allocator = ExternalWorkspaceAllocator::new(Host::new());
+    let workspace = allocator.allocate(0, &SlabSize::new(4096).unwrap()).unwrap();
+    let stream = allocator.platform().default_stream(0.into()).unwrap();
+    let mut lease = workspace.lease(&stream).unwrap();
+    let first = lease.frame();
+    let second = lease.frame();
+    println!("{} {}", first.used(), second.used());
+}

@@ -1,0 +1,62 @@
+//! A backend as the tests see it.
+
+use std::fmt;
+use std::sync::mpsc;
+
+use workslab::Platform;
+use workslab::host::{Host, HostStream};
+
+/// How many devices a backend under test has.
+pub const DEVICES: u32 = 2;
+/// How many bytes each of them has.
+pub const MEMORY: usize = 64 << 20;
+
+/// Lets held-up work go on.
+pub type Release = Box<dyn FnOnce() + Send>;
+
+/// A platform with two devices of 64 MiB, and what tests need beyond the platform's own calls.
+pub trait Backend: Clone + fmt::Debug + Send + Sync + 'static {
+    /// The platform.
+    type P: Platform;
+
+    /// The devices, anew.
+    fn platform(&self) -> Self::P;
+
+    /// Which driver the tests run on.
+    fn driver(&self) -> String;
+
+    /// Holds up everything that is enqueued on the stream from now on, until the result is called.
+    fn hold(&self, stream: &<Self::P as Platform>::Stream) -> Release;
+
+    /// The stream as another library would lend it.
+    fn lend(&self, stream: &<Self::P as Platform>::Stream) -> <Self::P as Platform>::Stream;
+}
+
+/// The host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostBackend;
+
+impl Backend for HostBackend {
+    type P = Host;
+
+    fn platform(&self) -> Host {
+        Host::builder().devices(DEVICES).memory(MEMORY).build()
+    }
+
+    fn driver(&self) -> String {
+        "the system's mmap and worker threads".into()
+    }
+
+    fn hold(&self, stream: &HostStream) -> Release {
+        let (release, released) = mpsc::channel::<()>();
+        stream.launch(move || {
+            // A test that panics drops the sender, which lets go as well.
+            let _ = released.recv();
+        });
+        Box::new(move || drop(release))
+    }
+
+    fn lend(&self, stream: &HostStream) -> HostStream {
+        stream.lent()
+    }
+}

@@ -1,0 +1,9 @@
+//! What the tests stand on: backends, and a layer that counts calls and makes them fail.
+//!
+//! The matrix itself is `all/matrix.rs`: a backend is one line there.
+
+mod backend;
+mod counted;
+
+pub use backend::{Backend, HostBackend, Release};
+pub use counted::{Calls, Counted, CountedSlab, CountedStream};
