@@ -157,7 +157,7 @@ fn random_programs_keep_every_byte_and_give_everything_back<B: Backend>(#[case] 
     println!("on {}", backend.driver());
     let threads = prop::collection::vec(prop::collection::vec(program(), 0..8), 1..4);
     let fault = prop::option::of((prop::sample::select(&CALLS[..]), 0u64..20));
-    proptest!(ProptestConfig::with_cases(200), |(threads in threads, fault in fault)| {
+    proptest!(|(threads in threads, fault in fault)| {
         check(&backend, &threads, fault);
     });
 }

@@ -223,7 +223,7 @@ impl Report {
              workspace used                      {used}\n\
              keeping every program's arrays      {sum}\n\
              {sums}\n\
-             every byte right: {checked:.2} GB written and compared each way; allocating per call takes {ratio:.2} times as long",
+             every byte right: {checked} written and compared each way; allocating per call takes {ratio:.2} times as long",
             steps = self.steps,
             s = if self.steps == 1 { "" } else { "s" },
             platform = self.platform,
@@ -232,7 +232,7 @@ impl Report {
             needed = Bytes(self.needed),
             used = Bytes(self.workspace),
             sum = Bytes(self.sum),
-            checked = self.checked as f64 / 1e9,
+            checked = Bytes(usize::try_from(self.checked).unwrap_or(usize::MAX)).short(),
         )
     }
 }

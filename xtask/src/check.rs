@@ -1,0 +1,87 @@
+//! The slower checks: lints, model checks, sanitizers.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::command::{cargo, output, run, target};
+
+/// Formatting, clippy and documentation; a warning is an error.
+pub fn lint() -> Result<(), String> {
+    run(cargo().args(["fmt", "--all", "--check"]))?;
+    run(cargo()
+        .args(["clippy", "--workspace", "--all-targets", "--locked"])
+        .args(["--", "-D", "warnings"]))?;
+    run(cargo()
+        .args(["doc", "--workspace", "--no-deps", "--locked"])
+        .env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The interleavings, in a build of its own: `--cfg loom` changes what every crate is built from.
+pub fn loom() -> Result<(), String> {
+    run(cargo()
+        .args(["test", "--release", "--locked", "-p", "workslab-core"])
+        .args(["--test", "loom"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", target().join("loom")))
+}
+
+/// The crates with unsafe code, and the matrix that drives them, under AddressSanitizer.
+pub fn asan() -> Result<(), String> {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    // The sanitizer is a compiler flag that stable Rust has but guards.
+    run(cargo()
+        .args(["test", "--locked", "--target", TARGET])
+        .args([
+            "-p",
+            "workslab-core",
+            "-p",
+            "workslab-host",
+            "-p",
+            "workslab-tests",
+        ])
+        .args(["--lib", "--test", "all", "--", "--skip", "compile_fail"])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .env("PROPTEST_CASES", "64")
+        .env("CARGO_TARGET_DIR", target().join("asan")))
+}
+
+/// The same tests under valgrind's memory checker.
+pub fn valgrind() -> Result<(), String> {
+    let built = output(
+        cargo()
+            .args(["test", "--no-run", "--locked", "--message-format=json"])
+            .args([
+                "-p",
+                "workslab-core",
+                "-p",
+                "workslab-host",
+                "-p",
+                "workslab-tests",
+            ])
+            .args(["--lib", "--test", "all"]),
+    )?;
+    let binaries: Vec<PathBuf> = built
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["profile"]["test"] == true)
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .collect();
+    if binaries.is_empty() {
+        return Err("cargo built no test".into());
+    }
+    for binary in binaries {
+        run(std::process::Command::new("valgrind")
+            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+            // What the test harness and lazily made statics keep to the end is not lost.
+            .args([
+                "--show-leak-kinds=definite",
+                "--errors-for-leak-kinds=definite",
+            ])
+            .arg(binary)
+            .args(["--test-threads=2", "--skip", "compile_fail"])
+            .env("PROPTEST_CASES", "8"))?;
+    }
+    Ok(())
+}

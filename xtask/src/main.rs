@@ -1,0 +1,47 @@
+//! `cargo xtask`: what a shell script would do.
+
+mod bench;
+mod check;
+mod command;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "cargo xtask COMMAND
+
+  test      all tests: the matrix over backends, unit and documentation tests, the examples
+  loom      every interleaving of the lease protocol, by loom
+  asan      the tests under AddressSanitizer
+  valgrind  the tests under valgrind
+  lint      formatting, clippy and documentation, with warnings denied
+  bench     the benchmarks, their ratios, and whether they keep their bounds";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => test::run(),
+        ["loom"] => check::loom(),
+        ["asan"] => check::asan(),
+        ["valgrind"] => check::valgrind(),
+        ["lint"] => check::lint(),
+        ["bench"] => bench::run(),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprintln!(
+                "xtask: unknown command {:?}; see cargo xtask help",
+                arguments.join(" ")
+            );
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
