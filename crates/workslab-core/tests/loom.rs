@@ -311,3 +311,28 @@ fn try_lease_gets_it_or_names_the_holder() {
         drop(workspace.try_lease(&stream).expect("nobody is left"));
     });
 }
+
+#[test]
+fn the_loser_of_a_race_to_be_first_is_checked() {
+    loom::model(|| {
+        let allocator = Arc::new(ExternalWorkspaceAllocator::new(Model::new(0)));
+        let ask = |allocator: &ExternalWorkspaceAllocator<Model>, bytes| {
+            let size = SlabSize::new(bytes).expect("not zero");
+            allocator
+                .allocate(0, &size)
+                .map(|workspace| workspace.size())
+        };
+        let other = {
+            let allocator = Arc::clone(&allocator);
+            thread::spawn(move || ask(&allocator, 2048))
+        };
+        let here = ask(&allocator, 4096);
+        let there = other.join().expect("no panic");
+        assert!(
+            here.is_ok() != there.is_ok(),
+            "one size is cached, the other refused"
+        );
+        assert!(!matches!(here, Ok(size) if size != 4096));
+        assert!(!matches!(there, Ok(size) if size != 2048));
+    });
+}
