@@ -5,6 +5,11 @@
 //! uses in order: at its first use an array is written with a pattern of its own, after its last
 //! use it is compared with it. If two arrays that live at the same time shared a byte, the later
 //! one's pattern would stand in the earlier one.
+//!
+//! Writing and comparing every byte takes the same time both ways and would hide what is compared,
+//! so the time that it takes to get the memory, and to give it back, is also measured on its own.
+//! Where the device's memory is the host's, getting it includes touching every page once: that is
+//! when the system really provides it.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +17,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
 use workslab::{
-    Allocator, AnyAllocator, BackendConfig, Bytes, DeviceId, DeviceSlab, DryFrame, Error,
-    ExternalWorkspaceAllocator, OnPlatform, Pattern, Platform, Scratch, SlabOptions, SlabRequest,
-    SlabSize, Stream,
+    Allocator, AnyAllocator, BackendConfig, Bytes, DeviceId, DeviceInfo, DeviceSlab, DryFrame,
+    Error, ExternalWorkspaceAllocator, OnPlatform, Pattern, Platform, Scratch, SlabOptions,
+    SlabRequest, SlabSize, Stream,
 };
 
 use crate::args::ReplayArgs;
@@ -184,9 +189,12 @@ pub struct ProgramReport {
 pub struct WayReport {
     /// The driver's allocations.
     pub allocations: u64,
-    /// The median of the steps' times.
+    /// The median over the steps of the time to get the memory and to give it back.
+    #[serde(rename = "memory_seconds_per_step", serialize_with = "as_seconds")]
+    pub memory: Duration,
+    /// The median of the steps' times, with every byte written and compared.
     #[serde(rename = "seconds_per_step", serialize_with = "as_seconds")]
-    pub per_step: Duration,
+    pub whole: Duration,
 }
 
 fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -204,7 +212,7 @@ impl Report {
             ]);
         }
         let mut sums = table::new(["", "one workspace", "allocate per call"], &[1, 2]);
-        let ratio = self.per_call.per_step.as_secs_f64() / self.in_workspace.per_step.as_secs_f64();
+        let ratio = self.per_call.memory.as_secs_f64() / self.in_workspace.memory.as_secs_f64();
         let milliseconds = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
         sums.add_row([
             "driver allocations",
@@ -212,9 +220,14 @@ impl Report {
             &self.per_call.allocations.to_string(),
         ]);
         sums.add_row([
-            "time per step (median)",
-            &milliseconds(self.in_workspace.per_step),
-            &milliseconds(self.per_call.per_step),
+            "getting memory, per step",
+            &milliseconds(self.in_workspace.memory),
+            &milliseconds(self.per_call.memory),
+        ]);
+        sums.add_row([
+            "whole step, bytes checked",
+            &milliseconds(self.in_workspace.whole),
+            &milliseconds(self.per_call.whole),
         ]);
         format!(
             "{steps} step{s} on {grid} with {levels} levels, {platform} device {device} ({name})\n\
@@ -223,7 +236,8 @@ impl Report {
              workspace used                      {used}\n\
              keeping every program's arrays      {sum}\n\
              {sums}\n\
-             every byte right: {checked} written and compared each way; allocating per call takes {ratio:.2} times as long",
+             times are medians; getting memory is {ratio:.0} times as fast from one workspace\n\
+             every byte right: {checked} written and compared each way",
             steps = self.steps,
             s = if self.steps == 1 { "" } else { "s" },
             platform = self.platform,
@@ -249,8 +263,9 @@ impl OnPlatform for Replay<'_> {
             .map_or((0, 0), |(index, bytes)| (index, *bytes));
         let request = self.request(largest, needed)?;
         let info = allocator.platform().device_info(self.device)?;
-        let in_workspace = self.in_workspace(allocator, &request)?;
-        let per_call = self.per_call(allocator.platform(), request.options)?;
+        let touch = Touch::on(&info);
+        let in_workspace = self.in_workspace(allocator, &request, touch)?;
+        let per_call = self.per_call(allocator.platform(), request.options, touch)?;
         let written: usize = self.programs.iter().map(SizedProgram::bytes).sum();
         Ok(Report {
             platform: P::NAME,
@@ -324,6 +339,7 @@ impl Replay<'_> {
         &self,
         allocator: &ExternalWorkspaceAllocator<P>,
         request: &SlabRequest<'_>,
+        touch: Touch,
     ) -> Result<WayReport, ReplayError> {
         const WAY: &str = "one workspace";
         self.progress.set_message(WAY);
@@ -336,12 +352,18 @@ impl Replay<'_> {
                 .collect()
         };
         let mut checker = Checker::new(WAY);
-        let per_step = self.steps(|step| {
+        let (memory, whole) = self.steps(|step, memory| {
             for (index, program) in self.programs.iter().enumerate() {
-                allocator.allocate(self.device, request)?;
+                memory.start();
+                let workspace = allocator.allocate(self.device, request)?;
                 let mut lease = names[index].lease(&stream)?;
                 let frame = lease.named_frame(&program.name);
                 let mut arrays = place(&frame, program)?;
+                for array in &arrays {
+                    // SAFETY: the array is this function's, and is written only later.
+                    unsafe { touch.pages(workspace.slab(), &stream, array.offset(), array.len()) }?;
+                }
+                memory.stop();
                 for event in schedule(program) {
                     let array = &mut arrays[event.transient];
                     let transient = &program.transients[event.transient];
@@ -353,9 +375,11 @@ impl Replay<'_> {
                         checker.compare(program, transient, step, pattern, read)?;
                     }
                 }
+                memory.start();
                 drop(arrays);
                 frame.finish()?;
                 lease.finish()?;
+                memory.stop();
                 self.progress.inc(1);
             }
             Ok(())
@@ -367,7 +391,8 @@ impl Replay<'_> {
             .sum();
         Ok(WayReport {
             allocations,
-            per_step,
+            memory,
+            whole,
         })
     }
 
@@ -375,24 +400,30 @@ impl Replay<'_> {
         &self,
         platform: &P,
         options: SlabOptions,
+        touch: Touch,
     ) -> Result<WayReport, ReplayError> {
         const WAY: &str = "allocate per call";
         self.progress.set_message(WAY);
         let stream = platform.default_stream(self.device)?;
         let mut checker = Checker::new(WAY);
         let mut allocations = 0;
-        let per_step = self.steps(|step| {
+        let (memory, whole) = self.steps(|step, memory| {
             for (index, program) in self.programs.iter().enumerate() {
+                memory.start();
                 let mut slabs = Vec::with_capacity(program.transients.len());
                 for transient in &program.transients {
                     slabs.push(match SlabSize::new(transient.bytes) {
                         Ok(size) => {
+                            let slab = platform.allocate_slab(self.device, size, options)?;
                             allocations += 1;
-                            Some(platform.allocate_slab(self.device, size, options)?)
+                            // SAFETY: the slab has no other user.
+                            unsafe { touch.pages(&slab, &stream, 0, transient.bytes) }?;
+                            Some(slab)
                         }
                         Err(_) => None, // of no bytes: there is nothing to allocate
                     });
                 }
+                memory.stop();
                 for event in schedule(program) {
                     let Some(slab) = &slabs[event.transient] else {
                         continue;
@@ -409,30 +440,96 @@ impl Replay<'_> {
                         checker.compare(program, transient, step, pattern, read)?;
                     }
                 }
+                memory.start();
                 stream.synchronize()?;
+                drop(slabs);
+                memory.stop();
                 self.progress.inc(1);
             }
             Ok(())
         })?;
         Ok(WayReport {
             allocations,
-            per_step,
+            memory,
+            whole,
         })
     }
 
-    /// Runs every step and gives the median of their times.
+    /// Runs every step, and gives the medians of the time for memory and of the whole.
     fn steps(
         &self,
-        mut run: impl FnMut(u32) -> Result<(), ReplayError>,
-    ) -> Result<Duration, ReplayError> {
-        let mut times = Vec::with_capacity(self.steps as usize);
+        mut run: impl FnMut(u32, &mut Stopwatch) -> Result<(), ReplayError>,
+    ) -> Result<(Duration, Duration), ReplayError> {
+        let mut memory_times = Vec::with_capacity(self.steps as usize);
+        let mut whole_times = Vec::with_capacity(self.steps as usize);
         for step in 1..=self.steps {
+            let mut memory = Stopwatch::default();
             let start = Instant::now();
-            run(step)?;
-            times.push(start.elapsed());
+            run(step, &mut memory)?;
+            whole_times.push(start.elapsed());
+            memory_times.push(memory.sum);
         }
-        times.sort_unstable();
-        Ok(times.get(times.len() / 2).copied().unwrap_or_default())
+        Ok((median(memory_times), median(whole_times)))
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// Adds up the time between starts and stops.
+#[derive(Default)]
+struct Stopwatch {
+    sum: Duration,
+    since: Option<Instant>,
+}
+
+impl Stopwatch {
+    fn start(&mut self) {
+        self.since = Some(Instant::now());
+    }
+
+    fn stop(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.sum += since.elapsed();
+        }
+    }
+}
+
+/// How memory is touched so that it is really there.
+#[derive(Clone, Copy)]
+struct Touch {
+    /// The distance between the bytes to touch; `None` where the driver provides memory at once.
+    page: Option<usize>,
+}
+
+impl Touch {
+    fn on(info: &DeviceInfo) -> Self {
+        Self {
+            page: info.shares_host_memory.then_some(info.granularity.max(1)),
+        }
+    }
+
+    /// Writes one byte a page.
+    ///
+    /// # Safety
+    /// As [`DeviceSlab::fill`], for `len` bytes at `offset`.
+    unsafe fn pages<S: DeviceSlab>(
+        self,
+        slab: &S,
+        stream: &S::Stream,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        let Some(page) = self.page else {
+            return Ok(());
+        };
+        for at in (0..len).step_by(page) {
+            // SAFETY: the byte is in the caller's range.
+            unsafe { slab.fill(stream, offset + at, 1, Pattern::U8(0)) }?;
+        }
+        Ok(())
     }
 }
 

@@ -67,7 +67,7 @@ macro_rules! assert_table {
         insta::with_settings!({
             filters => vec![
                 (r" +[0-9]+\.[0-9]+ ms", " [time]"),
-                (r"takes [0-9.]+ times", "takes [ratio] times"),
+                (r"is [0-9]+ times", "is [ratio] times"),
                 (r"device 0 \(.*\)", "device 0 ([name])"),
             ],
             omit_expression => true,

@@ -41,3 +41,8 @@ compile_error!("workslab needs at least one platform: enable the feature `host`"
 
 /// The platforms that workslab has a name for, in the order in which they are tried.
 pub const PLATFORMS: [&str; 3] = ["rocm", "cuda", "host"];
+
+/// The README's example, compiled and run with the documentation's own.
+#[cfg(all(doctest, feature = "host"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
