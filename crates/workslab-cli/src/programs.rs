@@ -175,7 +175,12 @@ impl Programs {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;
-        serde_json::from_str(&text).map_err(|error| ProgramsError::Malformed {
+        Self::parse(&text, path)
+    }
+
+    /// Reads text; `path` is for messages.
+    fn parse(text: &str, path: &Path) -> Result<Self, ProgramsError> {
+        serde_json::from_str(text).map_err(|error| ProgramsError::Malformed {
             path: path.to_owned(),
             reason: error.to_string(),
         })
@@ -313,6 +318,33 @@ mod tests {
         edges: 30,
         nlev: 5,
     };
+
+    proptest::proptest! {
+        /// Whatever a file holds, it gives sizes or an error of one line.
+        #[test]
+        fn any_file_is_sized_or_refused_in_one_line(
+            shape in proptest::collection::vec("(cells|edges|nlev|[-+ 0-9]{0,20}){0,3}", 0..4),
+            itemsize: usize,
+            first_use: u64,
+            last_use: u64,
+            cut in 0usize..400,
+        ) {
+            let text = format!(
+                r#"{{"programs": [{{"program": "p", "transients": [{{"name": "t",
+                "shape": {shape:?}, "itemsize": {itemsize}, "first_use": {first_use},
+                "last_use": {last_use}}}]}}]}}"#
+            );
+            let text = text.get(..text.len().saturating_sub(cut)).unwrap_or_default();
+            let path = Path::new("any.json");
+            let sized = Programs::parse(text, path)
+                .and_then(|programs| programs.size_on(&GRID, path));
+            if let Err(error) = sized {
+                let message = error.to_string();
+                proptest::prop_assert!(!message.contains('\n'), "{message}");
+                proptest::prop_assert!(message.contains("any.json"), "{message}");
+            }
+        }
+    }
 
     #[rstest]
     #[case("cells", Ok(20))]

@@ -266,6 +266,20 @@ fn a_bad_file_names_itself_and_what_is_wrong(
     one_line_with(&error, parts);
 }
 
+proptest::proptest! {
+    /// Whatever a file holds, it gives a configuration or an error of one line.
+    #[test]
+    fn any_file_is_read_or_refused_in_one_line(
+        text in "(backend_config|workspace_size|guard|[:= \\n\\[\\]{}\"'0-9a-z-]){0,40}",
+        toml: bool,
+    ) {
+        let name = if toml { "any.toml" } else { "any.yaml" };
+        if let Err(error) = from_file(name, &text) {
+            one_line_with(&error, &[name]);
+        }
+    }
+}
+
 #[test]
 fn a_missing_file_names_itself() {
     let error = BackendConfig::builder()

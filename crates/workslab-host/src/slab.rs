@@ -444,6 +444,73 @@ mod tests {
         assert!(resident.iter().all(|page| page & 1 == 1));
     }
 
+    /// How many bytes this process keeps from being paged out.
+    fn locked() -> u64 {
+        let process = procfs::process::Process::myself().expect("this process");
+        let status = process.status().expect("its status");
+        status.vmlck.unwrap_or(0) * 1024
+    }
+
+    #[test]
+    fn a_locked_slab_counts_as_locked_or_says_what_may_be() {
+        let mut options = SlabOptions::default();
+        options.lock = true;
+        let before = locked();
+        match slab(1 << 16, options) {
+            Ok(slab) => {
+                assert_eq!(locked(), before + (1 << 16));
+                drop(slab);
+                assert_eq!(locked(), before);
+            }
+            // A machine may allow nothing to be locked; then the message says so.
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.contains("mlock") && text.contains("ulimit -l"),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_lock_beyond_the_limit_of_a_forked_child_names_the_limit() {
+        // SAFETY: lowers this thread's process limit in a child, which ends at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let limit = libc::rlimit {
+                rlim_cur: 4096,
+                rlim_max: 4096,
+            };
+            // SAFETY: as above. Without root's privilege the limit holds; with it, it must go.
+            let limited = unsafe {
+                libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) == 0
+                    && (libc::geteuid() != 0 || libc::setuid(65_534) == 0)
+            };
+            let mut options = SlabOptions::default();
+            options.lock = true;
+            let refused = match slab(1 << 20, options) {
+                Err(Error::Driver {
+                    call: "mlock",
+                    detail: Some(detail),
+                    ..
+                }) => detail.contains("4 KiB") && detail.contains("1 MiB"),
+                _ => false,
+            };
+            // SAFETY: ends the child without running anything else.
+            unsafe { libc::_exit(i32::from(!limited) << 1 | i32::from(!refused)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status));
+        assert_eq!(
+            libc::WEXITSTATUS(status),
+            0,
+            "2: no limit could be set, 1: it was not told"
+        );
+    }
+
     #[test]
     fn a_slab_that_cannot_be_mapped_is_an_error_and_counts_nothing() {
         let in_use = Arc::new(AtomicUsize::new(0));
