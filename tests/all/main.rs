@@ -11,6 +11,7 @@ mod leases;
 mod matrix;
 mod random;
 mod reservations;
+mod rocm;
 mod scratch;
 mod statistics;
 mod streams;

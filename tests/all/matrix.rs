@@ -6,4 +6,5 @@ use rstest_reuse::template;
 #[template]
 #[rstest]
 #[case::host(workslab_tests::HostBackend)]
+#[case::rocm(workslab_tests::RocmBackend)]
 pub fn backends<B: Backend>(#[case] backend: B) {}

@@ -5,6 +5,9 @@ use std::sync::mpsc;
 
 use workslab::Platform;
 use workslab::host::{Host, HostStream};
+use workslab::rocm::{Rocm, RocmStream};
+
+use crate::emulator::Emulator;
 
 /// How many devices a backend under test has.
 pub const DEVICES: u32 = 2;
@@ -58,5 +61,32 @@ impl Backend for HostBackend {
 
     fn lend(&self, stream: &HostStream) -> HostStream {
         stream.lent()
+    }
+}
+
+/// ROCm, on an emulated `libamdhip64`, or on the library that `WORKSLAB_HIP_LIBRARY` names.
+#[derive(Clone, Copy, Debug)]
+pub struct RocmBackend;
+
+impl Backend for RocmBackend {
+    type P = Rocm;
+
+    fn platform(&self) -> Rocm {
+        Emulator::hip().rocm
+    }
+
+    fn driver(&self) -> String {
+        Emulator::hip().rocm.driver()
+    }
+
+    /// An emulated stream does nothing until it must, so there is nothing to hold up.
+    fn hold(&self, _: &RocmStream) -> Release {
+        Box::new(|| ())
+    }
+
+    fn lend(&self, stream: &RocmStream) -> RocmStream {
+        let device = workslab::Stream::device(stream);
+        // SAFETY: the stream lives as long as the one that is lent, in every test that lends one.
+        unsafe { self.platform().lent_stream(device, stream.as_raw()) }
     }
 }

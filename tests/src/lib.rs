@@ -4,6 +4,8 @@
 
 mod backend;
 mod counted;
+mod emulator;
 
-pub use backend::{Backend, HostBackend, Release};
+pub use backend::{Backend, HostBackend, Release, RocmBackend};
 pub use counted::{Calls, Counted, CountedSlab, CountedStream};
+pub use emulator::Emulator;

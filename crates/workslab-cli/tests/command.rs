@@ -11,6 +11,8 @@ fn workslab() -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     command.current_dir(root);
     command.env_clear();
+    // Whatever drivers this machine has, these tests are about the host.
+    command.env("WORKSLAB_HIP_LIBRARY", "/no/such/libamdhip64.so");
     command
 }
 
@@ -182,7 +184,8 @@ fn two_variables_that_disagree_are_refused() {
 #[case(&["config", "--set", "size=1"], &["unknown field \"size\"", "--set"])]
 #[case(&["config", "--set", "size"], &["field=value"])]
 #[case(&["replay", ICON4PY, "--platform", "vulkan"], &["vulkan", "rocm, cuda, host"])]
-#[case(&["replay", ICON4PY, "--platform", "rocm"], &["rocm", "--features rocm"])]
+#[case(&["replay", ICON4PY, "--platform", "cuda"], &["cuda", "--features cuda"])]
+#[case(&["replay", ICON4PY, "--platform", "rocm"], &["no HIP library", "/no/such/libamdhip64.so", "install ROCm"])]
 #[case(&["replay", ICON4PY, "--device", "3", "--cells", "10"], &["no device 3", "only device 0"])]
 #[case(&["replay", ICON4PY, "--device", "-1"], &["--device", "from 0"])]
 #[case(&["replay", ICON4PY, "--device", "local-rank"], &["local rank", "Slurm"])]
@@ -260,7 +263,10 @@ fn devices_lists_the_host_and_says_why_the_others_are_missing() {
     let outcome = run(workslab().arg("devices").env("WORKSLAB_HOST_DEVICES", "2"));
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""));
     assert_eq!(outcome.out.matches("│ host").count(), 2, "{}", outcome.out);
-    assert_has(&outcome.out, &["rocm: ", "cuda: ", "--features"]);
+    assert_has(
+        &outcome.out,
+        &["rocm: ", "no HIP library", "cuda: ", "--features cuda"],
+    );
     let outcome = run(workslab().args(["devices", "--json"]));
     let platforms: serde_json::Value = serde_json::from_str(&outcome.out).expect("it is JSON");
     let host = &platforms.as_array().expect("a list")[2];

@@ -41,7 +41,8 @@ pub use guard::{GuardViolation, Side};
 pub use lease::{Lease, Program};
 pub use pattern::Pattern;
 pub use platform::{
-    DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_range,
+    DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_disjoint,
+    check_range,
 };
 pub use reservation::Reservation;
 pub use scratch::{ArraySpec, DryArray, DryFrame, Scratch};

@@ -222,3 +222,20 @@ pub fn check_range(offset: usize, len: usize, slab: usize) -> Result<(), Error> 
         _ => Err(Error::OutOfBounds { offset, len, slab }),
     }
 }
+
+/// Checks that `len` bytes at `from` and as many at `to` share none; for backends.
+///
+/// # Errors
+/// [`Error::OutOfBounds`], with the distance between the two as what there is room for.
+pub fn check_disjoint(from: usize, to: usize, len: usize) -> Result<(), Error> {
+    let room = from.abs_diff(to);
+    if len <= room || len == 0 {
+        Ok(())
+    } else {
+        Err(Error::OutOfBounds {
+            offset: from,
+            len,
+            slab: room,
+        })
+    }
+}

@@ -111,7 +111,7 @@ impl Driver {
         self.lock().faults.add(call, fault);
     }
 
-    /// Forgets all faults that have not struck yet.
+    /// Forgets the faults that the calling thread asked for and that have not struck.
     pub fn clear_faults(&self) {
         self.lock().faults.clear();
     }

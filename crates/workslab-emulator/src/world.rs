@@ -253,6 +253,13 @@ impl World {
         if let Some(device) = self.devices.get_mut(device as usize) {
             device.lost = true;
         }
+        // Nothing runs on it any more.
+        for (key, stream) in &mut self.streams {
+            if key.0 == device {
+                stream.queue.clear();
+                stream.done = stream.enqueued;
+            }
+        }
     }
 
     /// The device's free bytes and all its bytes.
@@ -428,6 +435,21 @@ impl World {
         }
     }
 
+    /// A stream of any device; the default stream is the current device's.
+    fn stream_anywhere(
+        &mut self,
+        call: &'static str,
+        device: u32,
+        stream: StreamId,
+    ) -> Result<Key, Code> {
+        if stream.0 == 0 {
+            return self.stream_on(call, device, stream);
+        }
+        let key = self.find_stream(call, stream)?;
+        self.check_device(key.0)?;
+        Ok(key)
+    }
+
     /// The stream as the current device sees it: one of another device is refused.
     fn stream_on(
         &mut self,
@@ -464,7 +486,7 @@ impl World {
         device: u32,
         stream: StreamId,
     ) -> Result<(), Code> {
-        let key = self.stream_on(call, device, stream)?;
+        let key = self.stream_anywhere(call, device, stream)?;
         let after = self.implicit_order(key);
         for (other, point) in after {
             self.run(other, point);
@@ -542,7 +564,7 @@ impl World {
         event: EventId,
         stream: StreamId,
     ) -> Result<(), Code> {
-        let key = self.stream_on(call, device, stream)?;
+        let key = self.stream_anywhere(call, device, stream)?;
         if self.event(call, event)?.device != key.0 {
             return self.violate(
                 Violation::BadHandle {
@@ -567,7 +589,7 @@ impl World {
         stream: StreamId,
         event: EventId,
     ) -> Result<(), Code> {
-        let key = self.stream_on(call, device, stream)?;
+        let key = self.stream_anywhere(call, device, stream)?;
         let Some((other, point, clock)) = self.event(call, event)?.recorded.clone() else {
             return Ok(()); // an event that was never recorded has happened
         };

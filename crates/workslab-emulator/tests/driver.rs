@@ -324,6 +324,7 @@ fn faults_strike_at_the_call_that_was_asked_for() {
             after: 1,
             times: 2,
             code: 719,
+            this_thread: true,
         },
     );
     let outcomes: Vec<_> = (0..4)
@@ -331,11 +332,26 @@ fn faults_strike_at_the_call_that_was_asked_for() {
         .collect();
     let injected = Some(Code::Injected(719));
     assert_eq!(outcomes, [None, injected, injected, None]);
+    let bench = Bench { driver: &driver };
+    let stream = bench.stream();
+    let at = bench.allocate(16);
+    let mut never = [0; 16];
+    // SAFETY: the work is lost with the device before the array is gone.
+    unsafe {
+        driver
+            .copy_to_host("read", 0, stream, at, never.as_mut_ptr(), 16)
+            .expect("enqueued");
+    }
     driver.lose_device(0);
+    assert_eq!(
+        driver.synchronize_stream("sync", 0, stream),
+        Err(Code::DeviceLost)
+    );
+    assert_eq!(never, [0; 16]);
     assert_eq!(driver.memory("info", 0), Err(Code::DeviceLost));
     assert_eq!(driver.allocate("malloc", 0, 16), Err(Code::DeviceLost));
     driver.memory("info", 1).expect("the other is still there");
-    assert_eq!(driver.counts()["malloc"], 5);
+    assert_eq!(driver.counts()["malloc"], 6);
 }
 
 /// What a random, correct program does: every stream is handed the memory before it uses it.

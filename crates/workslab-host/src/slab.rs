@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use workslab_core::{
     DeviceId, DevicePtr, DeviceSlab, Error, HostAccessible, Pattern, SlabOptions, SlabSize, Stream,
-    check_range,
+    check_disjoint, check_range,
 };
 
 use crate::NAME;
@@ -329,13 +329,7 @@ unsafe impl DeviceSlab for HostSlab {
     ) -> Result<(), Error> {
         check_range(from, len, self.len)?;
         check_range(to, len, self.len)?;
-        if len > 0 && from.abs_diff(to) < len {
-            return Err(Error::OutOfBounds {
-                offset: from,
-                len,
-                slab: from.abs_diff(to),
-            });
-        }
+        check_disjoint(from, to, len)?;
         let source = self.at(from);
         let target = self.at(to);
         stream.launch(move || {

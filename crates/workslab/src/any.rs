@@ -9,6 +9,8 @@ use workslab_core::{
 use crate::PLATFORMS;
 #[cfg(feature = "host")]
 use crate::host::Host;
+#[cfg(feature = "rocm")]
+use crate::rocm::Rocm;
 
 /// What can be asked of an allocator without knowing its platform.
 #[enum_dispatch]
@@ -74,6 +76,10 @@ impl<P: Platform> Allocator for ExternalWorkspaceAllocator<P> {
 #[cfg(feature = "host")]
 pub type HostAllocator = ExternalWorkspaceAllocator<Host>;
 
+/// The allocator of AMD GPUs.
+#[cfg(feature = "rocm")]
+pub type RocmAllocator = ExternalWorkspaceAllocator<Rocm>;
+
 /// An allocator of whichever platform was chosen when the program ran.
 #[enum_dispatch(Allocator)]
 #[derive(Debug)]
@@ -82,6 +88,9 @@ pub enum AnyAllocator {
     /// The host's.
     #[cfg(feature = "host")]
     Host(HostAllocator),
+    /// That of AMD GPUs.
+    #[cfg(feature = "rocm")]
+    Rocm(RocmAllocator),
 }
 
 /// Work that is written once for all platforms; see [`AnyAllocator::with`].
@@ -141,6 +150,8 @@ impl AnyAllocator {
         match name {
             #[cfg(feature = "host")]
             "host" => Ok(ExternalWorkspaceAllocator::new(Host::from_env()?).into()),
+            #[cfg(feature = "rocm")]
+            "rocm" => Ok(ExternalWorkspaceAllocator::new(Rocm::open()?).into()),
             _ => Err(OpenError::NotCompiled { name }),
         }
     }
@@ -168,12 +179,16 @@ impl AnyAllocator {
         match self {
             #[cfg(feature = "host")]
             Self::Host(allocator) => work.run(allocator),
+            #[cfg(feature = "rocm")]
+            Self::Rocm(allocator) => work.run(allocator),
         }
     }
 }
 
 /// The platforms in this build, in the order in which they are tried.
 const COMPILED: &[&str] = &[
+    #[cfg(feature = "rocm")]
+    "rocm",
     #[cfg(feature = "host")]
     "host",
 ];
@@ -185,13 +200,17 @@ mod tests {
     #[test]
     fn without_a_name_the_first_platform_with_a_device_is_chosen() {
         let allocator = AnyAllocator::open(None).expect("the host has a device");
-        assert_eq!(allocator.platform_name(), "host");
+        let has_devices = |name| {
+            AnyAllocator::open(Some(name)).is_ok_and(|allocator| allocator.device_count().is_ok())
+        };
+        let first = COMPILED.iter().copied().find(|name| has_devices(name));
+        assert_eq!(Some(allocator.platform_name()), first);
     }
 
     #[test]
     fn a_platform_that_is_not_in_the_build_says_how_to_get_it() {
-        let error = AnyAllocator::open(Some("rocm")).expect_err("not compiled in");
-        assert!(error.to_string().contains("--features rocm"), "{error}");
+        let error = AnyAllocator::open(Some("cuda")).expect_err("not compiled in");
+        assert!(error.to_string().contains("--features cuda"), "{error}");
     }
 
     #[test]

@@ -36,8 +36,14 @@ pub mod host {
     pub use workslab_host::{Host, HostBuilder, HostEvent, HostSlab, HostStream};
 }
 
-#[cfg(not(feature = "host"))]
-compile_error!("workslab needs at least one platform: enable the feature `host`");
+/// AMD GPUs, through HIP.
+#[cfg(feature = "rocm")]
+pub mod rocm {
+    pub use workslab_rocm::{Rocm, RocmEvent, RocmSlab, RocmStream};
+}
+
+#[cfg(not(any(feature = "host", feature = "rocm")))]
+compile_error!("workslab needs at least one platform: enable the feature `host` or `rocm`");
 
 /// The platforms that workslab has a name for, in the order in which they are tried.
 pub const PLATFORMS: [&str; 3] = ["rocm", "cuda", "host"];

@@ -1,0 +1,269 @@
+//! Slabs: memory of a device, by `hipMalloc`.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::fmt;
+
+use hip_sys::hiprt::hipMemcpyKind;
+use workslab_core::{
+    DeviceId, DevicePtr, DeviceSlab, Error, Pattern, SlabSize, Stream, check_disjoint, check_range,
+};
+
+use crate::call::{Current, DEINITIALIZED};
+use crate::stream::RocmStream;
+use crate::sys::Functions;
+
+/// One allocation of a device's memory.
+pub struct RocmSlab {
+    functions: &'static Functions,
+    device: DeviceId,
+    base: *mut c_void,
+    len: usize,
+}
+
+// SAFETY: device memory is not tied to a thread, and the driver's calls may come from any.
+unsafe impl Send for RocmSlab {}
+// SAFETY: as above; what is done to the memory through shared references goes through `unsafe` calls
+// whose contract is exclusive use.
+unsafe impl Sync for RocmSlab {}
+
+impl RocmSlab {
+    pub(crate) fn allocate(
+        functions: &'static Functions,
+        device: DeviceId,
+        size: SlabSize,
+        touch: bool,
+    ) -> Result<Self, Error> {
+        let current = Current::set(functions, device)?;
+        let mut base: *mut c_void = std::ptr::null_mut();
+        // SAFETY: the call writes to `base` only.
+        let code = unsafe { (functions.hipMalloc)(&raw mut base, size.bytes()) };
+        if code != 0 {
+            let detail = Some(format!("{size} were asked for"));
+            return Err(functions.error(device, "hipMalloc", code, detail));
+        }
+        drop(current);
+        // From here on, dropping `slab` takes everything back.
+        let slab = Self {
+            functions,
+            device,
+            base,
+            len: size.bytes(),
+        };
+        if touch {
+            let stream = RocmStream::default_of(functions, device);
+            // SAFETY: nobody else knows of the slab yet.
+            unsafe { slab.fill(&stream, 0, slab.len, Pattern::U8(0)) }?;
+            stream.synchronize()?;
+        }
+        Ok(slab)
+    }
+
+    fn at(&self, offset: usize) -> *mut c_void {
+        self.base.wrapping_byte_add(offset)
+    }
+
+    /// Copies, with this device current, as HIP wants it for work on memory.
+    fn copy_async(
+        &self,
+        stream: &RocmStream,
+        to: *mut c_void,
+        from: *const c_void,
+        len: usize,
+        kind: hipMemcpyKind,
+    ) -> Result<(), Error> {
+        if len == 0 {
+            return Ok(());
+        }
+        let _current = Current::set(self.functions, self.device)?;
+        // SAFETY: the callers have checked the slab's side, and keep the host's side alive.
+        let code =
+            unsafe { (self.functions.hipMemcpyAsync)(to, from, len, kind as c_uint, stream.raw()) };
+        self.functions.check(self.device, "hipMemcpyAsync", code)
+    }
+
+    /// Fills with bytes.
+    fn fill_bytes(
+        &self,
+        stream: &RocmStream,
+        offset: usize,
+        value: u8,
+        count: usize,
+    ) -> Result<(), Error> {
+        // SAFETY: the callers have checked the range.
+        let code = unsafe {
+            (self.functions.hipMemsetD8Async)(self.at(offset), value, count, stream.raw())
+        };
+        self.functions.check(self.device, "hipMemsetD8Async", code)
+    }
+
+    /// Fills as much as whole words do, and says how much that is. `None` where the driver has no
+    /// such call: for eight bytes, and for addresses that are not aligned to the word.
+    fn fill_words(
+        &self,
+        stream: &RocmStream,
+        offset: usize,
+        len: usize,
+        pattern: Pattern,
+    ) -> Result<Option<usize>, Error> {
+        let width = match pattern {
+            Pattern::U64(value) if value >> 32 != value & 0xFFFF_FFFF => return Ok(None),
+            Pattern::U64(_) => 4,
+            other => other.width(),
+        };
+        if !self.at(offset).addr().is_multiple_of(width) {
+            return Ok(None);
+        }
+        let count = len / width;
+        if count == 0 {
+            return Ok(Some(0));
+        }
+        let to = self.at(offset);
+        // SAFETY: the callers have checked the range, and the address is aligned to the word.
+        let (call, code) = unsafe {
+            match pattern {
+                Pattern::U8(value) => (
+                    "hipMemsetD8Async",
+                    (self.functions.hipMemsetD8Async)(to, value, count, stream.raw()),
+                ),
+                Pattern::U16(value) => (
+                    "hipMemsetD16Async",
+                    (self.functions.hipMemsetD16Async)(to, value, count, stream.raw()),
+                ),
+                Pattern::U32(value) => (
+                    "hipMemsetD32Async",
+                    (self.functions.hipMemsetD32Async)(to, value as c_int, count, stream.raw()),
+                ),
+                Pattern::U64(value) => (
+                    "hipMemsetD32Async",
+                    (self.functions.hipMemsetD32Async)(to, value as c_int, count, stream.raw()),
+                ),
+            }
+        };
+        self.functions.check(self.device, call, code)?;
+        Ok(Some(count * width))
+    }
+}
+
+// SAFETY: hipMalloc's memory stays where it is until hipFree.
+unsafe impl DeviceSlab for RocmSlab {
+    type Stream = RocmStream;
+
+    fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    fn base(&self) -> DevicePtr {
+        DevicePtr::new(self.base.expose_provenance())
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    unsafe fn write(&self, stream: &RocmStream, offset: usize, source: &[u8]) -> Result<(), Error> {
+        check_range(offset, source.len(), self.len)?;
+        let from = source.as_ptr().cast();
+        let kind = hipMemcpyKind::hipMemcpyHostToDevice;
+        self.copy_async(stream, self.at(offset), from, source.len(), kind)?;
+        // The driver may read pageable memory late, so the source is given back only now.
+        settle(stream)
+    }
+
+    unsafe fn read(
+        &self,
+        stream: &RocmStream,
+        offset: usize,
+        destination: &mut [u8],
+    ) -> Result<(), Error> {
+        check_range(offset, destination.len(), self.len)?;
+        let to = destination.as_mut_ptr().cast();
+        let kind = hipMemcpyKind::hipMemcpyDeviceToHost;
+        self.copy_async(stream, to, self.at(offset), destination.len(), kind)?;
+        settle(stream)
+    }
+
+    unsafe fn fill(
+        &self,
+        stream: &RocmStream,
+        offset: usize,
+        len: usize,
+        pattern: Pattern,
+    ) -> Result<(), Error> {
+        check_range(offset, len, self.len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let _current = Current::set(self.functions, self.device)?;
+        let bytes = pattern.widened();
+        if let Some(done) = self.fill_words(stream, offset, len, pattern)? {
+            for at in done..len {
+                self.fill_bytes(stream, offset + at, bytes[at % 8], 1)?;
+            }
+            return Ok(());
+        }
+        // Eight bytes that no call repeats: write them once, and let copies double them.
+        let mut done = len.min(8);
+        for (at, &byte) in bytes.iter().enumerate().take(done) {
+            self.fill_bytes(stream, offset + at, byte, 1)?;
+        }
+        while done < len {
+            let more = done.min(len - done);
+            let kind = hipMemcpyKind::hipMemcpyDeviceToDevice;
+            self.copy_async(stream, self.at(offset + done), self.at(offset), more, kind)?;
+            done += more;
+        }
+        Ok(())
+    }
+
+    unsafe fn copy(
+        &self,
+        stream: &RocmStream,
+        from: usize,
+        to: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        check_range(from, len, self.len)?;
+        check_range(to, len, self.len)?;
+        check_disjoint(from, to, len)?;
+        let kind = hipMemcpyKind::hipMemcpyDeviceToDevice;
+        self.copy_async(stream, self.at(to), self.at(from), len, kind)
+    }
+}
+
+/// Waits for a copy from or to memory that the caller takes back afterwards. When the wait fails, the
+/// copy may still be under way, and to return then would let it write to memory that is somebody
+/// else's by now. So the wait is tried again; a driver that keeps refusing has given up on the device
+/// for good and runs nothing on it any more.
+fn settle(stream: &RocmStream) -> Result<(), Error> {
+    const TRIES: usize = 3;
+    let Err(error) = stream.synchronize() else {
+        return Ok(());
+    };
+    for _ in 0..TRIES {
+        if stream.synchronize().is_ok() {
+            break;
+        }
+    }
+    Err(error)
+}
+
+impl Drop for RocmSlab {
+    fn drop(&mut self) {
+        // SAFETY: the memory is this slab's, and nobody may use it any more.
+        let code = unsafe { (self.functions.hipFree)(self.base) };
+        if code != 0 && code != DEINITIALIZED {
+            let name = self.functions.name_of(code);
+            tracing::error!(code, name, "hipFree of a slab failed");
+        }
+    }
+}
+
+impl fmt::Debug for RocmSlab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RocmSlab")
+            .field("device", &self.device)
+            .field("base", &self.base)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
