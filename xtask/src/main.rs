@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod command;
+mod hip;
 mod test;
 
 use std::process::ExitCode;
@@ -14,7 +15,10 @@ const HELP: &str = "cargo xtask COMMAND
   asan      the tests under AddressSanitizer
   valgrind  the tests under valgrind
   lint      formatting, clippy and documentation, with warnings denied
-  bench     the benchmarks, their ratios, and whether they keep their bounds";
+  bench     the benchmarks, their ratios, and whether they keep their bounds
+
+  hip-headers DIR…     what the ROCm backend relies on, against HIP's headers in each folder
+  hip-library TOOLKIT  the command built against a real toolkit, and run with the real library";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +29,8 @@ fn main() -> ExitCode {
         ["valgrind"] => check::valgrind(),
         ["lint"] => check::lint(),
         ["bench"] => bench::run(),
+        ["hip-headers", ref folders @ ..] => hip::headers(folders),
+        ["hip-library", toolkit] => hip::library(toolkit),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             Ok(())

@@ -144,3 +144,38 @@ fn missing(library: &str, function: &str) -> Error {
         reason: format!("{library} lacks the function {function}; HIP 5.0 or newer is needed"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The functions and their prototypes are written down twice: here, and in C for the compiler to
+    /// hold against HIP's own headers. This keeps the two lists the same.
+    #[test]
+    fn every_function_is_checked_against_the_headers() {
+        let here = include_str!("sys.rs");
+        let check = include_str!("../check/hip_abi.c");
+        let functions: Vec<&str> = here
+            .lines()
+            .filter_map(|line| line.strip_prefix("    fn hip")?.split_once('('))
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(functions.len(), 22);
+        for function in functions {
+            assert!(
+                check.contains(&format!("= hip{function};")),
+                "hip{function}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_bindings_have_the_values_that_the_headers_have() {
+        use hip_sys::hiprt::{hipDeviceAttribute_t, hipMemcpyKind};
+        assert_eq!(
+            hipDeviceAttribute_t::hipDeviceAttributeIntegrated as u32,
+            16
+        );
+        assert_eq!(hipMemcpyKind::hipMemcpyHostToDevice as u32, 1);
+        assert_eq!(hipMemcpyKind::hipMemcpyDeviceToHost as u32, 2);
+        assert_eq!(hipMemcpyKind::hipMemcpyDeviceToDevice as u32, 3);
+    }
+}

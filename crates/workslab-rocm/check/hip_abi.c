@@ -1,0 +1,53 @@
+/* What workslab-rocm relies on, checked against a HIP toolkit's own headers.
+
+   Compiled, not run: every line is a static assertion, or an assignment that a warning would refuse.
+   `cargo xtask hip-headers DIR` does it; DIR holds hip/hip_runtime_api.h. */
+#include <stddef.h>
+#include <hip/hip_runtime_api.h>
+
+#define SAME(what, value) _Static_assert((what) == (value), #what " is not " #value)
+
+/* Codes and flags that the backend knows by their number. */
+SAME(hipSuccess, 0);
+SAME(hipErrorDeinitialized, 4);
+SAME(hipErrorNoDevice, 100);
+SAME(hipErrorInvalidDevice, 101);
+SAME(hipStreamNonBlocking, 1);
+SAME(hipEventDisableTiming, 2);
+SAME(hipDeviceAttributeIntegrated, 16);
+SAME(hipMemcpyHostToDevice, 1);
+SAME(hipMemcpyDeviceToHost, 2);
+SAME(hipMemcpyDeviceToDevice, 3);
+
+/* Enums are passed as unsigned int, handles as pointers. */
+SAME(sizeof(hipError_t), sizeof(unsigned int));
+SAME(sizeof(hipMemcpyKind), sizeof(unsigned int));
+SAME(sizeof(hipDeviceAttribute_t), sizeof(unsigned int));
+SAME(sizeof(hipStream_t), sizeof(void *));
+SAME(sizeof(hipEvent_t), sizeof(void *));
+SAME(sizeof(hipDeviceptr_t), sizeof(void *));
+SAME(sizeof(hipDevice_t), sizeof(int));
+
+/* Prototypes, argument by argument. */
+hipError_t (*const version)(int *) = hipRuntimeGetVersion;
+const char *(*const name)(hipError_t) = hipGetErrorName;
+hipError_t (*const count)(int *) = hipGetDeviceCount;
+hipError_t (*const get)(int *) = hipGetDevice;
+hipError_t (*const set)(int) = hipSetDevice;
+hipError_t (*const device_name)(char *, int, hipDevice_t) = hipDeviceGetName;
+hipError_t (*const pci)(char *, int, int) = hipDeviceGetPCIBusId;
+hipError_t (*const attribute)(int *, hipDeviceAttribute_t, int) = hipDeviceGetAttribute;
+hipError_t (*const info)(size_t *, size_t *) = hipMemGetInfo;
+hipError_t (*const allocate)(void **, size_t) = hipMalloc;
+hipError_t (*const release)(void *) = hipFree;
+hipError_t (*const create)(hipStream_t *, unsigned int) = hipStreamCreateWithFlags;
+hipError_t (*const destroy)(hipStream_t) = hipStreamDestroy;
+hipError_t (*const synchronize)(hipStream_t) = hipStreamSynchronize;
+hipError_t (*const wait)(hipStream_t, hipEvent_t, unsigned int) = hipStreamWaitEvent;
+hipError_t (*const event)(hipEvent_t *, unsigned int) = hipEventCreateWithFlags;
+hipError_t (*const no_event)(hipEvent_t) = hipEventDestroy;
+hipError_t (*const record)(hipEvent_t, hipStream_t) = hipEventRecord;
+hipError_t (*const copy)(void *, const void *, size_t, hipMemcpyKind, hipStream_t) = hipMemcpyAsync;
+hipError_t (*const fill8)(hipDeviceptr_t, unsigned char, size_t, hipStream_t) = hipMemsetD8Async;
+hipError_t (*const fill16)(hipDeviceptr_t, unsigned short, size_t, hipStream_t) = hipMemsetD16Async;
+hipError_t (*const fill32)(hipDeviceptr_t, int, size_t, hipStream_t) = hipMemsetD32Async;
