@@ -1,6 +1,7 @@
 //! The driver's functions, looked up when the program runs.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use hip_sys::hiprt::{hipEvent_t, hipStream_t};
@@ -34,13 +35,13 @@ macro_rules! functions {
             $( pub(crate) $name: unsafe extern "C" fn($($argument: $type),*) -> $result, )*
             /// Where they came from.
             pub(crate) library: String,
+            /// The driver has threads and exit handlers of its own: it is never unloaded.
+            _loaded: ManuallyDrop<Library>,
         }
 
         impl Functions {
             /// Looks all of them up.
             fn find(library: Library, path: String) -> Result<Self, Error> {
-                // The driver has threads and exit handlers of its own: it is never unloaded.
-                let library: &'static Library = Box::leak(Box::new(library));
                 Ok(Self {
                     $( $name: {
                         // SAFETY: the type is the function's own in HIP 5, 6 and 7; docs/rocm.md
@@ -49,6 +50,7 @@ macro_rules! functions {
                         *symbol.map_err(|_| missing(&path, stringify!($name)))?
                     }, )*
                     library: path,
+                    _loaded: ManuallyDrop::new(library),
                 })
             }
         }
