@@ -21,6 +21,7 @@ mod frame;
 mod gate;
 mod guard;
 mod lease;
+mod memset;
 mod pattern;
 mod platform;
 mod reservation;
@@ -39,6 +40,7 @@ pub use error::{Error, Holder};
 pub use frame::{ArrayBuilder, Frame};
 pub use guard::{GuardViolation, Side};
 pub use lease::{Lease, Program};
+pub use memset::{MemsetCalls, fill_by_memset};
 pub use pattern::Pattern;
 pub use platform::{
     DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_disjoint,

@@ -1,11 +1,12 @@
 //! Slabs: memory of a device, by `hipMalloc`.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::fmt;
 
 use hip_sys::hiprt::hipMemcpyKind;
 use workslab_core::{
-    DeviceId, DevicePtr, DeviceSlab, Error, Pattern, SlabSize, Stream, check_disjoint, check_range,
+    DeviceId, DevicePtr, DeviceSlab, Error, MemsetCalls, Pattern, SlabSize, Stream, check_disjoint,
+    check_range, fill_by_memset,
 };
 
 use crate::call::{Current, DEINITIALIZED};
@@ -80,67 +81,55 @@ impl RocmSlab {
             unsafe { (self.functions.hipMemcpyAsync)(to, from, len, kind as c_uint, stream.raw()) };
         self.functions.check(self.device, "hipMemcpyAsync", code)
     }
+}
 
-    /// Fills with bytes.
-    fn fill_bytes(
-        &self,
-        stream: &RocmStream,
-        offset: usize,
-        value: u8,
-        count: usize,
-    ) -> Result<(), Error> {
-        // SAFETY: the callers have checked the range.
-        let code = unsafe {
-            (self.functions.hipMemsetD8Async)(self.at(offset), value, count, stream.raw())
-        };
-        self.functions.check(self.device, "hipMemsetD8Async", code)
+/// A slab's driver calls on one stream.
+struct Calls<'s> {
+    slab: &'s RocmSlab,
+    stream: &'s RocmStream,
+}
+
+impl MemsetCalls for Calls<'_> {
+    fn at(&self, offset: usize) -> *mut c_void {
+        self.slab.at(offset)
     }
 
-    /// Fills as much as whole words do, and says how much that is. `None` where the driver has no
-    /// such call: for eight bytes, and for addresses that are not aligned to the word.
-    fn fill_words(
-        &self,
-        stream: &RocmStream,
-        offset: usize,
-        len: usize,
-        pattern: Pattern,
-    ) -> Result<Option<usize>, Error> {
-        let width = match pattern {
-            Pattern::U64(value) if value >> 32 != value & 0xFFFF_FFFF => return Ok(None),
-            Pattern::U64(_) => 4,
-            other => other.width(),
+    fn set8(&self, offset: usize, value: u8, count: usize) -> Result<(), Error> {
+        let functions = self.slab.functions;
+        // SAFETY: `fill` has checked the range.
+        let code = unsafe {
+            (functions.hipMemsetD8Async)(self.at(offset), value, count, self.stream.raw())
         };
-        if !self.at(offset).addr().is_multiple_of(width) {
-            return Ok(None);
-        }
-        let count = len / width;
-        if count == 0 {
-            return Ok(Some(0));
-        }
-        let to = self.at(offset);
-        // SAFETY: the callers have checked the range, and the address is aligned to the word.
-        let (call, code) = unsafe {
-            match pattern {
-                Pattern::U8(value) => (
-                    "hipMemsetD8Async",
-                    (self.functions.hipMemsetD8Async)(to, value, count, stream.raw()),
-                ),
-                Pattern::U16(value) => (
-                    "hipMemsetD16Async",
-                    (self.functions.hipMemsetD16Async)(to, value, count, stream.raw()),
-                ),
-                Pattern::U32(value) => (
-                    "hipMemsetD32Async",
-                    (self.functions.hipMemsetD32Async)(to, value as c_int, count, stream.raw()),
-                ),
-                Pattern::U64(value) => (
-                    "hipMemsetD32Async",
-                    (self.functions.hipMemsetD32Async)(to, value as c_int, count, stream.raw()),
-                ),
-            }
+        functions.check(self.slab.device, "hipMemsetD8Async", code)
+    }
+
+    fn set16(&self, offset: usize, value: u16, count: usize) -> Result<(), Error> {
+        let functions = self.slab.functions;
+        // SAFETY: as in `set8`, and the address is a multiple of 2.
+        let code = unsafe {
+            (functions.hipMemsetD16Async)(self.at(offset), value, count, self.stream.raw())
         };
-        self.functions.check(self.device, call, code)?;
-        Ok(Some(count * width))
+        functions.check(self.slab.device, "hipMemsetD16Async", code)
+    }
+
+    fn set32(&self, offset: usize, value: u32, count: usize) -> Result<(), Error> {
+        let functions = self.slab.functions;
+        // SAFETY: as in `set8`, and the address is a multiple of 4.
+        let code = unsafe {
+            (functions.hipMemsetD32Async)(
+                self.at(offset),
+                value.cast_signed(),
+                count,
+                self.stream.raw(),
+            )
+        };
+        functions.check(self.slab.device, "hipMemsetD32Async", code)
+    }
+
+    fn copy(&self, from: usize, to: usize, len: usize) -> Result<(), Error> {
+        let kind = hipMemcpyKind::hipMemcpyDeviceToDevice;
+        self.slab
+            .copy_async(self.stream, self.at(to), self.at(from), len, kind)
     }
 }
 
@@ -194,25 +183,7 @@ unsafe impl DeviceSlab for RocmSlab {
             return Ok(());
         }
         let _current = Current::set(self.functions, self.device)?;
-        let bytes = pattern.widened();
-        if let Some(done) = self.fill_words(stream, offset, len, pattern)? {
-            for at in done..len {
-                self.fill_bytes(stream, offset + at, bytes[at % 8], 1)?;
-            }
-            return Ok(());
-        }
-        // Eight bytes that no call repeats: write them once, and let copies double them.
-        let mut done = len.min(8);
-        for (at, &byte) in bytes.iter().enumerate().take(done) {
-            self.fill_bytes(stream, offset + at, byte, 1)?;
-        }
-        while done < len {
-            let more = done.min(len - done);
-            let kind = hipMemcpyKind::hipMemcpyDeviceToDevice;
-            self.copy_async(stream, self.at(offset + done), self.at(offset), more, kind)?;
-            done += more;
-        }
-        Ok(())
+        fill_by_memset(&Calls { slab: self, stream }, offset, len, pattern)
     }
 
     unsafe fn copy(
