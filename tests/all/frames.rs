@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use rstest_reuse::apply;
-use workslab::{ARRAY_ALIGNMENT, Error, Pattern};
+use workslab::{ARRAY_ALIGNMENT, DeviceSlab, Error, Pattern, Platform, SlabOptions};
 use workslab_tests::Backend;
 
 use crate::matrix::backends;
@@ -293,10 +293,43 @@ fn a_fill_that_the_driver_refuses_is_an_error<B: Backend>(#[case] backend: B) {
     array.fill(1).expect("the faults have passed");
 }
 
+#[apply(backends)]
+fn a_pattern_fills_every_length_and_offset<B: Backend>(#[case] backend: B) {
+    let platform = backend.platform();
+    let slab = platform
+        .allocate_slab(0.into(), size(512), SlabOptions::default())
+        .expect("it fits");
+    let stream = platform.create_stream(0.into()).expect("device 0");
+    for pattern in [
+        Pattern::U8(0xAB),
+        Pattern::U16(0xABCD),
+        Pattern::U32(0x0123_4567),
+        Pattern::U64(0x0123_4567_89AB_CDEF),
+        Pattern::U64(0x0123_4567_0123_4567),
+    ] {
+        for offset in 0..9 {
+            for len in [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 100, 255] {
+                let mut bytes = [0; 300];
+                // SAFETY: the slab has no other user.
+                unsafe {
+                    slab.fill(&stream, 0, 300, Pattern::U8(0))
+                        .expect("in bounds");
+                    slab.fill(&stream, offset, len, pattern).expect("in bounds");
+                    slab.read(&stream, 0, &mut bytes).expect("in bounds");
+                }
+                let (before, rest) = bytes.split_at(offset);
+                let (filled, after) = rest.split_at(len);
+                assert_eq!(pattern.first_mismatch(filled), None, "{offset} {len}");
+                assert!(before.iter().chain(after).all(|byte| *byte == 0));
+            }
+        }
+    }
+}
+
 #[test]
 fn host_arrays_are_slices_once_the_stream_is_done() {
+    use workslab::ExternalWorkspaceAllocator;
     use workslab::host::Host;
-    use workslab::{ExternalWorkspaceAllocator, Platform};
 
     let allocator = ExternalWorkspaceAllocator::new(Host::new());
     let workspace = allocator.allocate(0, &size(1 << 20)).expect("it fits");

@@ -3,6 +3,7 @@
 
 mod allocator;
 mod compile_fail;
+mod cuda;
 mod errors;
 mod fork;
 mod frames;

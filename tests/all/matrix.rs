@@ -7,4 +7,5 @@ use rstest_reuse::template;
 #[rstest]
 #[case::host(workslab_tests::HostBackend)]
 #[case::rocm(workslab_tests::RocmBackend)]
+#[case::cuda(workslab_tests::CudaBackend)]
 pub fn backends<B: Backend>(#[case] backend: B) {}

@@ -1,6 +1,9 @@
 //! Short cuts that most tests take.
 
-use workslab::{DeviceId, ExternalWorkspaceAllocator, Platform, SlabRequest, SlabSize};
+use workslab::{
+    DeviceId, Error, ExternalWorkspaceAllocator, Pattern, Platform, SlabOptions, SlabRequest,
+    SlabSize, Stream,
+};
 use workslab_tests::{Backend, Calls, Counted};
 
 /// An allocator over the backend's devices, and where its driver's calls are counted.
@@ -36,4 +39,36 @@ pub fn new_stream<P: Platform>(allocator: &ExternalWorkspaceAllocator<P>) -> P::
         .platform()
         .create_stream(DeviceId::new(0))
         .expect("device 0 can have another stream")
+}
+
+/// Everything that a backend does, on device 1; the first error ends it.
+pub fn everything<P: Platform + Clone>(platform: &P) -> Result<(), Error> {
+    let device = 1.into();
+    platform.device_count()?;
+    platform.device_info(device)?;
+    let mut touched = SlabOptions::default();
+    touched.prefault = true;
+    drop(platform.allocate_slab(device, size(4096), touched)?);
+    let allocator = ExternalWorkspaceAllocator::new(platform.clone());
+    let own = platform.create_stream(device)?;
+    for stream in [platform.default_stream(device)?, own] {
+        let workspace = allocator.allocate(device, &size(1 << 16))?;
+        let mut lease = workspace.lease(&stream)?;
+        let frame = lease.frame();
+        let mut array = frame.array::<u8>(1001)?;
+        let mut other = frame.array::<u8>(1001)?;
+        for pattern in [
+            Pattern::U8(1),
+            Pattern::U16(0x0102),
+            Pattern::U32(0x0102_0304),
+            Pattern::U64(0x0102_0304_0506_0708),
+        ] {
+            array.fill_pattern(pattern)?;
+        }
+        array.write(&[7; 1001])?;
+        other.copy_from(&array)?;
+        assert_eq!(other.to_vec()?, [7; 1001]);
+        stream.synchronize()?;
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::mpsc;
 
 use workslab::Platform;
+use workslab::cuda::{Cuda, CudaStream};
 use workslab::host::{Host, HostStream};
 use workslab::rocm::{Rocm, RocmStream};
 
@@ -72,11 +73,11 @@ impl Backend for RocmBackend {
     type P = Rocm;
 
     fn platform(&self) -> Rocm {
-        Emulator::hip().rocm
+        Emulator::hip().platform
     }
 
     fn driver(&self) -> String {
-        Emulator::hip().rocm.driver()
+        Emulator::hip().platform.driver()
     }
 
     /// An emulated stream does nothing until it must, so there is nothing to hold up.
@@ -88,5 +89,33 @@ impl Backend for RocmBackend {
         let device = workslab::Stream::device(stream);
         // SAFETY: the stream lives as long as the one that is lent, in every test that lends one.
         unsafe { self.platform().lent_stream(device, stream.as_raw()) }
+    }
+}
+
+/// CUDA, on an emulated `libcuda`, or on the library that `WORKSLAB_CUDA_LIBRARY` names.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaBackend;
+
+impl Backend for CudaBackend {
+    type P = Cuda;
+
+    fn platform(&self) -> Cuda {
+        Emulator::cuda().platform
+    }
+
+    fn driver(&self) -> String {
+        Emulator::cuda().platform.driver()
+    }
+
+    /// An emulated stream does nothing until it must, so there is nothing to hold up.
+    fn hold(&self, _: &CudaStream) -> Release {
+        Box::new(|| ())
+    }
+
+    fn lend(&self, stream: &CudaStream) -> CudaStream {
+        let device = workslab::Stream::device(stream);
+        // SAFETY: the stream lives as long as the one that is lent, in every test that lends one.
+        let lent = unsafe { self.platform().lent_stream(device, stream.as_raw()) };
+        lent.expect("the stream's device is there")
     }
 }

@@ -1,37 +1,128 @@
 //! The emulated drivers: where they are, and what they can be asked beside their C interface.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libloading::Library;
+use workslab::cuda::Cuda;
 use workslab::rocm::Rocm;
 
-/// An emulated driver that is loaded.
-pub struct Emulator {
-    /// The platform on it.
-    pub rocm: Rocm,
+/// An emulated driver that is loaded, and the platform on it.
+pub struct Emulator<P> {
+    /// The platform.
+    pub platform: P,
     library: Library,
 }
 
-impl Emulator {
+impl Emulator<Rocm> {
     /// The emulated `libamdhip64`.
     ///
     /// # Panics
     /// If it cannot be loaded: cargo builds it beside the tests.
     pub fn hip() -> &'static Self {
-        static HIP: OnceLock<Emulator> = OnceLock::new();
+        static HIP: OnceLock<Emulator<Rocm>> = OnceLock::new();
         HIP.get_or_init(|| {
-            let path = std::env::var_os("WORKSLAB_HIP_LIBRARY").map_or_else(
-                || beside_the_tests("libworkslab_emulator_hip.so"),
-                PathBuf::from,
-            );
-            // SAFETY: the library's initialisers do nothing.
-            let library = unsafe { Library::new(&path) }
-                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let rocm = Rocm::from_library(&path).unwrap_or_else(|error| panic!("{error}"));
-            Emulator { rocm, library }
+            Self::load(
+                "WORKSLAB_HIP_LIBRARY",
+                "libworkslab_emulator_hip.so",
+                |path| Rocm::from_library(path),
+            )
         })
+    }
+
+    /// The calling thread's current device.
+    pub fn current_device(&self) -> c_int {
+        let mut device = -1;
+        // SAFETY: HIP's function has this type, and writes to `device` only.
+        unsafe {
+            let get = self
+                .library
+                .get::<unsafe extern "C" fn(*mut c_int) -> c_int>("hipGetDevice")
+                .expect("HIP has it");
+            assert_eq!(get(&raw mut device), 0);
+        }
+        device
+    }
+
+    /// Makes a device the calling thread's current one.
+    pub fn set_current_device(&self, device: c_int) {
+        // SAFETY: HIP's function has this type.
+        unsafe {
+            let set = self
+                .library
+                .get::<unsafe extern "C" fn(c_int) -> c_int>("hipSetDevice")
+                .expect("HIP has it");
+            assert_eq!(set(device), 0);
+        }
+    }
+}
+
+impl Emulator<Cuda> {
+    /// The emulated `libcuda`.
+    ///
+    /// # Panics
+    /// If it cannot be loaded: cargo builds it beside the tests.
+    pub fn cuda() -> &'static Self {
+        static CUDA: OnceLock<Emulator<Cuda>> = OnceLock::new();
+        CUDA.get_or_init(|| {
+            Self::load(
+                "WORKSLAB_CUDA_LIBRARY",
+                "libworkslab_emulator_cuda.so",
+                |path| Cuda::from_library(path),
+            )
+        })
+    }
+
+    /// The calling thread's current context, as a number.
+    pub fn current_context(&self) -> usize {
+        let mut context: *mut c_void = std::ptr::null_mut();
+        // SAFETY: CUDA's function has this type, and writes to `context` only.
+        unsafe {
+            let get = self
+                .library
+                .get::<unsafe extern "C" fn(*mut *mut c_void) -> c_int>("cuCtxGetCurrent")
+                .expect("CUDA has it");
+            assert_eq!(get(&raw mut context), 0);
+        }
+        context.addr()
+    }
+
+    /// Makes a device's primary context the calling thread's current one, or none.
+    pub fn set_current_context(&self, device: Option<c_int>) {
+        let mut context: *mut c_void = std::ptr::null_mut();
+        // SAFETY: CUDA's functions have these types.
+        unsafe {
+            if let Some(device) = device {
+                let retain = self
+                    .library
+                    .get::<unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int>(
+                        "cuDevicePrimaryCtxRetain",
+                    )
+                    .expect("CUDA has it");
+                assert_eq!(retain(&raw mut context, device), 0);
+            }
+            let set = self
+                .library
+                .get::<unsafe extern "C" fn(*mut c_void) -> c_int>("cuCtxSetCurrent")
+                .expect("CUDA has it");
+            assert_eq!(set(context), 0);
+        }
+    }
+}
+
+impl<P> Emulator<P> {
+    fn load(
+        variable: &str,
+        name: &str,
+        open: impl FnOnce(&PathBuf) -> Result<P, workslab::Error>,
+    ) -> Self {
+        let path = std::env::var_os(variable).map_or_else(|| beside_the_tests(name), PathBuf::from);
+        // SAFETY: the library's initialisers are the driver's own.
+        let library = unsafe { Library::new(&path) }
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let platform = open(&path).unwrap_or_else(|error| panic!("{error}"));
+        Self { platform, library }
     }
 
     /// How many calls the calling thread has made.
@@ -70,32 +161,6 @@ impl Emulator {
                 .get::<unsafe extern "C" fn()>("workslab_emulator_clear_faults")
                 .expect("the emulator has it");
             clear();
-        }
-    }
-
-    /// The calling thread's current device.
-    pub fn current_device(&self) -> c_int {
-        let mut device = -1;
-        // SAFETY: HIP's function has this type, and writes to `device` only.
-        unsafe {
-            let get = self
-                .library
-                .get::<unsafe extern "C" fn(*mut c_int) -> c_int>("hipGetDevice")
-                .expect("HIP has it");
-            assert_eq!(get(&raw mut device), 0);
-        }
-        device
-    }
-
-    /// Makes a device the calling thread's current one.
-    pub fn set_current_device(&self, device: c_int) {
-        // SAFETY: HIP's function has this type.
-        unsafe {
-            let set = self
-                .library
-                .get::<unsafe extern "C" fn(c_int) -> c_int>("hipSetDevice")
-                .expect("HIP has it");
-            assert_eq!(set(device), 0);
         }
     }
 }

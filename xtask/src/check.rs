@@ -35,8 +35,10 @@ pub fn asan() -> Result<(), String> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
     // A shared library with the sanitizer in it cannot be loaded into a Rust program, which keeps the
     // sanitizer's symbols to itself; so the emulated driver is an ordinary one.
-    run(cargo().args(["build", "--locked", "-p", "workslab-emulator-hip"]))?;
-    let emulator = target().join("debug/libworkslab_emulator_hip.so");
+    run(cargo()
+        .args(["build", "--locked", "-p", "workslab-emulator-hip"])
+        .args(["-p", "workslab-emulator-cuda"]))?;
+    let emulated = |name: &str| target().join("debug").join(name);
     // The sanitizer is a compiler flag that stable Rust has but guards.
     run(cargo()
         .args(["test", "--locked", "--target", TARGET])
@@ -52,7 +54,14 @@ pub fn asan() -> Result<(), String> {
         .args(SKIPPED)
         // The sanitizer has mlock do nothing, and so there is nothing to see of it.
         .args(["--skip", "locked_slab", "--skip", "lock_beyond"])
-        .env("WORKSLAB_HIP_LIBRARY", emulator)
+        .env(
+            "WORKSLAB_HIP_LIBRARY",
+            emulated("libworkslab_emulator_hip.so"),
+        )
+        .env(
+            "WORKSLAB_CUDA_LIBRARY",
+            emulated("libworkslab_emulator_cuda.so"),
+        )
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Zsanitizer=address")
         .env("PROPTEST_CASES", "64")

@@ -4,8 +4,7 @@ use crate::command::{self, cargo, root};
 
 /// Unit tests, the matrix, documentation tests, and every example to its end.
 pub fn run() -> Result<(), String> {
-    println!("backends: host; rocm on an emulated libamdhip64");
-    println!("backends not there yet: cuda");
+    println!("backends: host; rocm on an emulated libamdhip64; cuda on an emulated libcuda");
     command::run(cargo().args(["test", "--workspace", "--locked"]))?;
     for example in examples()? {
         command::run(

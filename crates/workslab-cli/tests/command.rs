@@ -13,6 +13,7 @@ fn workslab() -> Command {
     command.env_clear();
     // Whatever drivers this machine has, these tests are about the host.
     command.env("WORKSLAB_HIP_LIBRARY", "/no/such/libamdhip64.so");
+    command.env("WORKSLAB_CUDA_LIBRARY", "/no/such/libcuda.so.1");
     command
 }
 
@@ -184,7 +185,7 @@ fn two_variables_that_disagree_are_refused() {
 #[case(&["config", "--set", "size=1"], &["unknown field \"size\"", "--set"])]
 #[case(&["config", "--set", "size"], &["field=value"])]
 #[case(&["replay", ICON4PY, "--platform", "vulkan"], &["vulkan", "rocm, cuda, host"])]
-#[case(&["replay", ICON4PY, "--platform", "cuda"], &["cuda", "--features cuda"])]
+#[case(&["replay", ICON4PY, "--platform", "cuda"], &["no CUDA driver", "/no/such/libcuda.so.1", "NVIDIA"])]
 #[case(&["replay", ICON4PY, "--platform", "rocm"], &["no HIP library", "/no/such/libamdhip64.so", "install ROCm"])]
 #[case(&["replay", ICON4PY, "--device", "3", "--cells", "10"], &["no device 3", "only device 0"])]
 #[case(&["replay", ICON4PY, "--device", "-1"], &["--device", "from 0"])]
@@ -265,7 +266,7 @@ fn devices_lists_the_host_and_says_why_the_others_are_missing() {
     assert_eq!(outcome.out.matches("│ host").count(), 2, "{}", outcome.out);
     assert_has(
         &outcome.out,
-        &["rocm: ", "no HIP library", "cuda: ", "--features cuda"],
+        &["rocm: ", "no HIP library", "cuda: ", "no CUDA driver"],
     );
     let outcome = run(workslab().args(["devices", "--json"]));
     let platforms: serde_json::Value = serde_json::from_str(&outcome.out).expect("it is JSON");

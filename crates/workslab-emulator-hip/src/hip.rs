@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use workslab_emulator::process::{count_call, driver};
 use workslab_emulator::{Code, EventId, StreamId};
 
 use crate::error::{INVALID_VALUE, SUCCESS, code, result};
-use crate::state::{count_call, current, driver, set_current};
+use crate::state::{current, set_current};
 
 /// `hipStreamNonBlocking`.
 const NON_BLOCKING: c_uint = 1;

@@ -5,7 +5,8 @@
 //! [`Options::from_env`](workslab_emulator::Options::from_env). Beside HIP's functions it exports
 //! `workslab_emulator_*`, by which tests count calls and inject faults.
 
-mod control;
 mod error;
 mod hip;
 mod state;
+
+workslab_emulator::export_control!();

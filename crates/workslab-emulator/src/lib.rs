@@ -17,6 +17,7 @@
 mod clock;
 mod driver;
 mod faults;
+pub mod process;
 mod shadow;
 mod world;
 

@@ -7,6 +7,8 @@ use workslab_core::{
 };
 
 use crate::PLATFORMS;
+#[cfg(feature = "cuda")]
+use crate::cuda::Cuda;
 #[cfg(feature = "host")]
 use crate::host::Host;
 #[cfg(feature = "rocm")]
@@ -76,6 +78,10 @@ impl<P: Platform> Allocator for ExternalWorkspaceAllocator<P> {
 #[cfg(feature = "host")]
 pub type HostAllocator = ExternalWorkspaceAllocator<Host>;
 
+/// The allocator of NVIDIA GPUs.
+#[cfg(feature = "cuda")]
+pub type CudaAllocator = ExternalWorkspaceAllocator<Cuda>;
+
 /// The allocator of AMD GPUs.
 #[cfg(feature = "rocm")]
 pub type RocmAllocator = ExternalWorkspaceAllocator<Rocm>;
@@ -91,6 +97,9 @@ pub enum AnyAllocator {
     /// That of AMD GPUs.
     #[cfg(feature = "rocm")]
     Rocm(RocmAllocator),
+    /// That of NVIDIA GPUs.
+    #[cfg(feature = "cuda")]
+    Cuda(CudaAllocator),
 }
 
 /// Work that is written once for all platforms; see [`AnyAllocator::with`].
@@ -152,6 +161,8 @@ impl AnyAllocator {
             "host" => Ok(ExternalWorkspaceAllocator::new(Host::from_env()?).into()),
             #[cfg(feature = "rocm")]
             "rocm" => Ok(ExternalWorkspaceAllocator::new(Rocm::open()?).into()),
+            #[cfg(feature = "cuda")]
+            "cuda" => Ok(ExternalWorkspaceAllocator::new(Cuda::open()?).into()),
             _ => Err(OpenError::NotCompiled { name }),
         }
     }
@@ -181,6 +192,8 @@ impl AnyAllocator {
             Self::Host(allocator) => work.run(allocator),
             #[cfg(feature = "rocm")]
             Self::Rocm(allocator) => work.run(allocator),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(allocator) => work.run(allocator),
         }
     }
 }
@@ -189,6 +202,8 @@ impl AnyAllocator {
 const COMPILED: &[&str] = &[
     #[cfg(feature = "rocm")]
     "rocm",
+    #[cfg(feature = "cuda")]
+    "cuda",
     #[cfg(feature = "host")]
     "host",
 ];
@@ -209,7 +224,17 @@ mod tests {
 
     #[test]
     fn a_platform_that_is_not_in_the_build_says_how_to_get_it() {
-        let error = AnyAllocator::open(Some("cuda")).expect_err("not compiled in");
+        let missing = PLATFORMS
+            .into_iter()
+            .filter(|name| !COMPILED.contains(name));
+        for name in missing {
+            let error = AnyAllocator::open(Some(name)).expect_err("not compiled in");
+            assert!(
+                error.to_string().contains(&format!("--features {name}")),
+                "{error}"
+            );
+        }
+        let error = OpenError::NotCompiled { name: "cuda" };
         assert!(error.to_string().contains("--features cuda"), "{error}");
     }
 

@@ -42,8 +42,14 @@ pub mod rocm {
     pub use workslab_rocm::{Rocm, RocmEvent, RocmSlab, RocmStream};
 }
 
-#[cfg(not(any(feature = "host", feature = "rocm")))]
-compile_error!("workslab needs at least one platform: enable the feature `host` or `rocm`");
+/// NVIDIA GPUs, through CUDA.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use workslab_cuda::{Cuda, CudaEvent, CudaSlab, CudaStream};
+}
+
+#[cfg(not(any(feature = "host", feature = "rocm", feature = "cuda")))]
+compile_error!("workslab needs at least one platform: enable `host`, `rocm` or `cuda`");
 
 /// The platforms that workslab has a name for, in the order in which they are tried.
 pub const PLATFORMS: [&str; 3] = ["rocm", "cuda", "host"];

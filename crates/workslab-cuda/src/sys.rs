@@ -1,0 +1,90 @@
+//! The driver's functions, looked up when the program runs.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::path::{Path, PathBuf};
+
+use cust::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream};
+use once_cell::sync::OnceCell;
+use workslab_core::Error;
+use workslab_driver::{Search, driver_functions};
+
+use crate::NAME;
+
+/// A code as the driver returns it: an integer, whatever it is.
+pub(crate) type Code = c_uint;
+
+driver_functions! {
+    platform NAME, needs "CUDA 11.0";
+    fn cuInit(flags: c_uint) -> Code;
+    fn cuDriverGetVersion(version: *mut c_int) -> Code;
+    fn cuGetErrorName(code: Code, name: *mut *const c_char) -> Code;
+    fn cuDeviceGetCount(count: *mut c_int) -> Code;
+    fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> Code;
+    fn cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice) -> Code;
+    fn cuDeviceGetPCIBusId(id: *mut c_char, len: c_int, device: CUdevice) -> Code;
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: CUdevice) -> Code;
+    fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> Code;
+    fn cuCtxGetCurrent(context: *mut CUcontext) -> Code;
+    fn cuCtxSetCurrent(context: CUcontext) -> Code;
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Code;
+    fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, size: usize) -> Code;
+    fn cuMemFree_v2(pointer: CUdeviceptr) -> Code;
+    fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) -> Code;
+    fn cuStreamDestroy_v2(stream: CUstream) -> Code;
+    fn cuStreamSynchronize(stream: CUstream) -> Code;
+    fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Code;
+    fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Code;
+    fn cuEventDestroy_v2(event: CUevent) -> Code;
+    fn cuEventRecord(event: CUevent, stream: CUstream) -> Code;
+    fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream) -> Code;
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) -> Code;
+    fn cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) -> Code;
+    fn cuMemsetD8Async(to: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Code;
+    fn cuMemsetD16Async(to: CUdeviceptr, value: u16, count: usize, stream: CUstream) -> Code;
+    fn cuMemsetD32Async(to: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) -> Code;
+}
+
+/// The driver of this process, loaded when it is first asked for. A failure is not kept.
+pub(crate) fn functions() -> Result<&'static Functions, Error> {
+    static FUNCTIONS: OnceCell<Functions> = OnceCell::new();
+    FUNCTIONS.get_or_try_init(|| start(search().open()?))
+}
+
+/// The driver in this file, and no other. It stays loaded.
+pub(crate) fn functions_of(library: &Path) -> Result<&'static Functions, Error> {
+    let functions = start(search().open_file(library)?)?;
+    Ok(Box::leak(Box::new(functions)))
+}
+
+/// Looks the functions up and starts the driver, which may be done any number of times.
+fn start(library: (workslab_driver::Library, String)) -> Result<Functions, Error> {
+    let functions = Functions::find(library)?;
+    // SAFETY: the flags must be 0, and are.
+    let code = unsafe { (functions.cuInit)(0) };
+    if code == 0 {
+        return Ok(functions);
+    }
+    Err(Error::Unavailable {
+        platform: NAME,
+        reason: format!(
+            "{} does not start: cuInit gives {} ({code})",
+            functions.library,
+            functions.name_of(code)
+        ),
+    })
+}
+
+fn search() -> Search {
+    Search {
+        platform: NAME,
+        what: "CUDA driver",
+        variable: "WORKSLAB_CUDA_LIBRARY",
+        names: &["libcuda.so.1", "libcuda.so"],
+        folders: vec![
+            PathBuf::from("/usr/local/nvidia/lib64"),
+            PathBuf::from("/usr/local/nvidia/lib"),
+            PathBuf::from("/usr/lib/wsl/lib"),
+        ],
+        advice: "install NVIDIA's driver",
+    }
+}

@@ -1,0 +1,155 @@
+//! What is special to CUDA: the caller's current context, the driver's codes, and drivers that are
+//! missing or too old.
+
+use workslab::cuda::Cuda;
+use workslab::{Error, Platform, SlabOptions};
+use workslab_tests::{CudaBackend, Emulator};
+
+use crate::support::{allocator, everything, size};
+
+/// Every function of CUDA's that the backend calls and that can fail.
+const CALLS: [&str; 23] = [
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceGetPCIBusId",
+    "cuDeviceGetAttribute",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuMemGetInfo",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuStreamCreate",
+    "cuStreamDestroy",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventDestroy",
+    "cuEventRecord",
+    "cuMemcpyHtoDAsync",
+    "cuMemcpyDtoHAsync",
+    "cuMemcpyDtoDAsync",
+    "cuMemsetD8Async",
+    "cuMemsetD32Async",
+];
+
+#[test]
+fn invariant_7_the_current_context_is_left_as_it_was_on_every_path() {
+    let emulator = Emulator::cuda();
+    println!("on {}", emulator.platform.driver());
+    for before in [None, Some(0), Some(1)] {
+        emulator.set_current_context(before);
+        let context = emulator.current_context();
+        everything(&emulator.platform).expect("nothing fails");
+        assert_eq!(emulator.current_context(), context);
+        for call in CALLS {
+            for after in 0..6 {
+                emulator.fail(call, after, 999);
+                let outcome = everything(&emulator.platform);
+                emulator.clear_faults();
+                assert_eq!(
+                    emulator.current_context(),
+                    context,
+                    "{call} failed after {after}: {outcome:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_drivers_code_and_name_are_kept_also_when_cust_does_not_know_them() {
+    let emulator = Emulator::cuda();
+    // cust's enum ends long before 46 and 912 were added; to receive them as it would be undefined
+    // behaviour.
+    for (code, name) in [
+        (2, "CUDA_ERROR_OUT_OF_MEMORY"),
+        (46, "CUDA_ERROR_DEVICE_UNAVAILABLE"),
+        (912, "unknown error"),
+    ] {
+        emulator.fail("cuMemAlloc", 0, code);
+        let error = emulator
+            .platform
+            .allocate_slab(0.into(), size(4096), SlabOptions::default())
+            .expect_err("the fault shows");
+        let Error::Driver {
+            call: "cuMemAlloc",
+            code: found,
+            name: found_name,
+            ..
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!((*found, found_name.as_str()), (i64::from(code), name));
+        assert!(error.to_string().contains("4 KiB"), "{error}");
+    }
+}
+
+#[test]
+fn every_fault_is_an_error_with_a_type_and_leaves_nothing_allocated() {
+    let emulator = Emulator::cuda();
+    for call in CALLS {
+        for after in 0..4 {
+            emulator.fail(call, after, 719);
+            let outcome = everything(&emulator.platform);
+            emulator.clear_faults();
+            match outcome {
+                Ok(()) | Err(Error::Driver { code: 719, .. } | Error::Unavailable { .. }) => {}
+                Err(other) => panic!("{call} failed after {after}: {other}"),
+            }
+        }
+    }
+    everything(&emulator.platform).expect("nothing is left over");
+}
+
+#[test]
+fn invariant_5_the_warm_path_makes_no_call_of_the_drivers() {
+    let emulator = Emulator::cuda();
+    let allocator = allocator(&CudaBackend);
+    let request = size(1 << 20);
+    for stream in [
+        emulator
+            .platform
+            .default_stream(0.into())
+            .expect("device 0"),
+        emulator.platform.create_stream(0.into()).expect("device 0"),
+    ] {
+        let program = || {
+            let workspace = allocator.allocate(0, &request).expect("it fits");
+            let mut lease = workspace.lease(&stream).expect("free");
+            let frame = lease.frame();
+            for _ in 0..24 {
+                frame.array::<f64>(1000).expect("it fits");
+            }
+        };
+        program();
+        let before = emulator.thread_calls();
+        (0..100).for_each(|_| program());
+        assert_eq!(emulator.thread_calls(), before);
+    }
+}
+
+#[test]
+fn invariant_4_a_hand_over_is_two_calls_of_the_drivers() {
+    let emulator = Emulator::cuda();
+    let allocator = allocator(&CudaBackend);
+    let workspace = allocator.allocate(0, &size(4096)).expect("it fits");
+    let streams = [0, 1].map(|_| emulator.platform.create_stream(0.into()).expect("device 0"));
+    drop(workspace.lease(&streams[0]).expect("free"));
+    for turn in 1..10 {
+        let before = emulator.thread_calls();
+        drop(workspace.lease(&streams[turn % 2]).expect("free"));
+        assert_eq!(emulator.thread_calls() - before, 2);
+    }
+}
+
+#[test]
+fn a_library_that_is_missing_or_another_one_says_so() {
+    let error = Cuda::from_library("/no/such/libcuda.so.1").expect_err("it is not there");
+    assert!(
+        error.to_string().contains("/no/such/libcuda.so.1"),
+        "{error}"
+    );
+}
