@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod command;
+mod emulators;
 mod hip;
 mod test;
 
@@ -17,6 +18,7 @@ const HELP: &str = "cargo xtask COMMAND
   lint      formatting, clippy and documentation, with warnings denied
   bench     the benchmarks, their ratios, and whether they keep their bounds
 
+  emulators            the emulated drivers under the real names, in target/emulators
   hip-headers DIR…     what the ROCm backend relies on, against HIP's headers in each folder
   hip-library TOOLKIT  the command built against a real toolkit, and run with the real library";
 
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         ["valgrind"] => check::valgrind(),
         ["lint"] => check::lint(),
         ["bench"] => bench::run(),
+        ["emulators"] => emulators::lay_out(),
         ["hip-headers", ref folders @ ..] => hip::headers(folders),
         ["hip-library", toolkit] => hip::library(toolkit),
         [] | ["help" | "--help" | "-h"] => {
