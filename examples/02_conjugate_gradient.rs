@@ -1,24 +1,28 @@
 //! 02: a conjugate-gradient solver, generic over the platform, whose work vectors come from a
 //! frame. The solution is known, and compared.
 //!
-//! Run with `cargo run --release -p workslab-examples --example 02_conjugate_gradient`.
+//! Run with `cargo run --release -p workslab-examples --example 02_conjugate_gradient`, and perhaps a
+//! platform's name (`-- cuda`).
 
-use std::error::Error;
-
-use workslab::host::Host;
-use workslab::{DryFrame, ExternalWorkspaceAllocator, Platform, SlabSize};
-use workslab_examples::solver::{
-    HostKernels, Kernels, Laplacian, known_problem, largest_difference, set_up, solve,
+use workslab::{
+    AnyAllocator, DryFrame, ExternalWorkspaceAllocator, OnPlatform, Platform, SlabSize,
 };
+use workslab_examples::solver::{
+    HostKernels, Kernels, Laplacian, StagedKernels, known_problem, largest_difference, set_up,
+    solve,
+};
+use workslab_examples::{Outcome, chosen_allocator};
 
 /// Nothing in here knows which platform it runs on.
-fn run<P: Platform>(platform: P, kernels: &impl Kernels<P>) -> Result<(), Box<dyn Error>> {
+fn solve_thrice<P: Platform>(
+    allocator: &ExternalWorkspaceAllocator<P>,
+    kernels: &impl Kernels<P>,
+) -> Outcome {
     let operator = Laplacian { side: 100 };
     let (expected, b) = known_problem(operator, 1.0);
 
     let dry = DryFrame::new();
     set_up(&dry, operator.unknowns())?;
-    let allocator = ExternalWorkspaceAllocator::new(platform);
     let workspace = allocator.allocate(0, &SlabSize::new(dry.bytes_needed())?)?;
     let stream = allocator.platform().default_stream(workspace.device())?;
 
@@ -42,6 +46,20 @@ fn run<P: Platform>(platform: P, kernels: &impl Kernels<P>) -> Result<(), Box<dy
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    run(Host::new(), &HostKernels)
+/// On a device whose memory the host cannot reach, the loops work on copies.
+struct OnDevice;
+
+impl OnPlatform for OnDevice {
+    type Output = Outcome;
+
+    fn run<P: Platform>(self, allocator: &ExternalWorkspaceAllocator<P>) -> Outcome {
+        solve_thrice(allocator, &StagedKernels)
+    }
+}
+
+fn main() -> Outcome {
+    match chosen_allocator()? {
+        AnyAllocator::Host(allocator) => solve_thrice(&allocator, &HostKernels),
+        device => device.with(OnDevice),
+    }
 }

@@ -1,19 +1,18 @@
 //! 03: two solvers in two threads, on two streams, share one workspace. Each has it to itself
 //! while it solves; whoever comes second waits its turn.
 //!
-//! Run with `cargo run --release -p workslab-examples --example 03_two_solvers_one_workspace`.
+//! Run with `cargo run --release -p workslab-examples --example 03_two_solvers_one_workspace`, and
+//! perhaps a platform's name (`-- cuda`).
 
-use std::error::Error;
-
-use workslab::host::Host;
-use workslab::{DryFrame, ExternalWorkspaceAllocator, Platform, SlabSize, Workspace};
+use workslab::{DryFrame, ExternalWorkspaceAllocator, OnPlatform, Platform, SlabSize, Workspace};
 use workslab_examples::solver::{
-    HostKernels, Laplacian, known_problem, largest_difference, set_up, solve,
+    Laplacian, StagedKernels, known_problem, largest_difference, set_up, solve,
 };
+use workslab_examples::{Outcome, run_on_chosen_platform};
 
-fn solver(
-    workspace: &Workspace<Host>,
-    stream: &<Host as Platform>::Stream,
+fn solver<P: Platform>(
+    workspace: &Workspace<P>,
+    stream: &P::Stream,
     name: &str,
     operator: Laplacian,
 ) -> Result<f64, workslab::Error> {
@@ -23,38 +22,47 @@ fn solver(
     for _ in 0..10 {
         let mut lease = program.lease(stream)?;
         let frame = lease.frame();
-        let found = solve(&HostKernels, &frame, operator, &b, 1e-10)?;
+        let found = solve(&StagedKernels, &frame, operator, &b, 1e-10)?;
         worst = worst.max(largest_difference(&found.x, &expected));
     }
     Ok(worst)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let (large, small) = (Laplacian { side: 80 }, Laplacian { side: 50 });
+struct Example;
 
-    // The workspace must serve the larger of the two, not both at once.
-    let dry = DryFrame::new();
-    set_up(&dry, large.unknowns())?;
-    let allocator = ExternalWorkspaceAllocator::new(Host::new());
-    let workspace = allocator.allocate(0, &SlabSize::new(dry.bytes_needed())?)?;
-    let platform = allocator.platform();
-    let streams = [
-        platform.create_stream(workspace.device())?,
-        platform.create_stream(workspace.device())?,
-    ];
+impl OnPlatform for Example {
+    type Output = Outcome;
 
-    let (first, second) = std::thread::scope(|scope| {
-        let first = scope.spawn(|| solver(workspace, &streams[0], "pressure", large));
-        let second = scope.spawn(|| solver(workspace, &streams[1], "diffusion", small));
-        (first.join(), second.join())
-    });
-    for (name, outcome) in [("pressure", first), ("diffusion", second)] {
-        let error = outcome.map_err(|_| "a solver panicked")??;
-        println!("{name}: largest error over 10 solves {error:.1e}");
-        if error > 1e-6 {
-            return Err(format!("{name} is wrong by {error}").into());
+    fn run<P: Platform>(self, allocator: &ExternalWorkspaceAllocator<P>) -> Outcome {
+        let (large, small) = (Laplacian { side: 60 }, Laplacian { side: 40 });
+
+        // The workspace must serve the larger of the two, not both at once.
+        let dry = DryFrame::new();
+        set_up(&dry, large.unknowns())?;
+        let workspace = allocator.allocate(0, &SlabSize::new(dry.bytes_needed())?)?;
+        let platform = allocator.platform();
+        let streams = [
+            platform.create_stream(workspace.device())?,
+            platform.create_stream(workspace.device())?,
+        ];
+
+        let (first, second) = std::thread::scope(|scope| {
+            let first = scope.spawn(|| solver(workspace, &streams[0], "pressure", large));
+            let second = scope.spawn(|| solver(workspace, &streams[1], "diffusion", small));
+            (first.join(), second.join())
+        });
+        for (name, outcome) in [("pressure", first), ("diffusion", second)] {
+            let error = outcome.map_err(|_| "a solver panicked")??;
+            println!("{name}: largest error over 10 solves {error:.1e}");
+            if error > 1e-6 {
+                return Err(format!("{name} is wrong by {error}").into());
+            }
         }
+        println!("{}", workspace.statistics());
+        Ok(())
     }
-    println!("{}", workspace.statistics());
-    Ok(())
+}
+
+fn main() -> Outcome {
+    run_on_chosen_platform(Example)
 }

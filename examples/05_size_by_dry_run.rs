@@ -1,14 +1,40 @@
 //! 05: how large must the workspace be? Run the set-up code dry, and it says.
 //!
-//! Run with `cargo run --release -p workslab-examples --example 05_size_by_dry_run`.
+//! Run with `cargo run --release -p workslab-examples --example 05_size_by_dry_run`, and perhaps a
+//! platform's name (`-- cuda`).
 
-use std::error::Error;
+use workslab::{
+    Bytes, DryFrame, Error, ExternalWorkspaceAllocator, OnPlatform, Platform, SlabSize,
+};
+use workslab_examples::solver::{Laplacian, StagedKernels, known_problem, set_up, solve};
+use workslab_examples::{Outcome, run_on_chosen_platform};
 
-use workslab::host::Host;
-use workslab::{Bytes, DryFrame, ExternalWorkspaceAllocator, Platform, SlabSize};
-use workslab_examples::solver::{HostKernels, Laplacian, known_problem, set_up, solve};
+struct Solve {
+    bytes: usize,
+}
 
-fn main() -> Result<(), Box<dyn Error>> {
+impl OnPlatform for Solve {
+    type Output = Outcome;
+
+    fn run<P: Platform>(self, allocator: &ExternalWorkspaceAllocator<P>) -> Outcome {
+        let operator = Laplacian { side: 64 };
+        let (_, b) = known_problem(operator, 1.0);
+        let workspace = allocator.allocate(0, &SlabSize::new(self.bytes)?)?;
+        let stream = allocator.platform().default_stream(workspace.device())?;
+        let mut lease = workspace.lease(&stream)?;
+        match solve(&StagedKernels, &lease.frame(), operator, &b, 1e-8) {
+            Ok(found) => println!(
+                "{} bytes: solved in {} iterations",
+                self.bytes, found.iterations
+            ),
+            Err(error @ Error::Exhausted { .. }) => println!("{} bytes: {error}", self.bytes),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+fn main() -> Outcome {
     println!("side   unknowns   workspace");
     for side in [32, 64, 128, 256, 512] {
         let dry = DryFrame::new();
@@ -21,20 +47,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // A byte less would not do: the same code asks for the same arrays.
-    let operator = Laplacian { side: 64 };
     let dry = DryFrame::new();
-    set_up(&dry, operator.unknowns())?;
+    set_up(&dry, 64 * 64)?;
     let needed = dry.bytes_needed();
-    let (_, b) = known_problem(operator, 1.0);
-    for (device, bytes) in [(0, needed), (1, needed - 1)] {
-        let allocator = ExternalWorkspaceAllocator::new(Host::builder().devices(2).build());
-        let workspace = allocator.allocate(device, &SlabSize::new(bytes)?)?;
-        let stream = allocator.platform().default_stream(workspace.device())?;
-        let mut lease = workspace.lease(&stream)?;
-        match solve(&HostKernels, &lease.frame(), operator, &b, 1e-8) {
-            Ok(found) => println!("{bytes} bytes: solved in {} iterations", found.iterations),
-            Err(error) => println!("{bytes} bytes: {error}"),
-        }
+    for bytes in [needed, needed - 1] {
+        run_on_chosen_platform(Solve { bytes })?;
     }
     Ok(())
 }

@@ -1,40 +1,52 @@
 //! 06: guard mode catches a write past the end of an array, and names the array.
 //!
-//! Run with `cargo run -p workslab-examples --example 06_guard_mode`.
+//! Run with `cargo run -p workslab-examples --example 06_guard_mode`, and perhaps a platform's name
+//! (`-- cuda`).
 
-use std::error::Error;
+use workslab::{
+    DeviceSlab, ExternalWorkspaceAllocator, OnPlatform, Pattern, Platform, SlabRequest, SlabSize,
+};
+use workslab_examples::{Outcome, run_on_chosen_platform};
 
-use workslab::host::Host;
-use workslab::{ExternalWorkspaceAllocator, Platform, SlabRequest, SlabSize};
+struct Example;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let allocator = ExternalWorkspaceAllocator::new(Host::new());
-    let request = SlabRequest::exact(SlabSize::new(1 << 20)?).with_guard(true);
-    let workspace = allocator.allocate(0, &request)?;
-    let stream = allocator.platform().default_stream(workspace.device())?;
+impl OnPlatform for Example {
+    type Output = Outcome;
 
-    let program = workspace.program("apply_diffusion_to_vn");
-    let mut lease = program.lease(&stream)?;
-    let frame = lease.named_frame("time step");
-    let mut theta = frame.named("theta").array::<f64>(1000)?;
-    let _exner = frame.named("exner").array::<f64>(1000)?;
+    fn run<P: Platform>(self, allocator: &ExternalWorkspaceAllocator<P>) -> Outcome {
+        let request = SlabRequest::exact(SlabSize::new(1 << 20)?).with_guard(true);
+        let workspace = allocator.allocate(0, &request)?;
+        let stream = allocator.platform().default_stream(workspace.device())?;
 
-    // A new array is full of signalling NaNs, so that reading before writing shows.
-    println!("a new array holds {:?}", &theta.host()?[..2]);
+        let program = workspace.program("apply_diffusion_to_vn");
+        let mut lease = program.lease(&stream)?;
+        let frame = lease.named_frame("time step");
+        let theta = frame.named("theta").array::<f64>(1000)?;
+        let _exner = frame.named("exner").array::<f64>(1000)?;
 
-    // What a kernel with an off-by-one bound does.
-    let levels = 1001;
-    for index in 0..levels {
-        // SAFETY: none is claimed for the last index, and that is the point. The byte after the
-        // array is the workspace's red zone, which nobody else uses.
-        unsafe { theta.as_mut_ptr().add(index).write(1.0) };
-    }
+        // A new array is full of signalling NaNs, so that reading before writing shows.
+        println!("a new array holds {:?}", &theta.to_vec()?[..2]);
 
-    match frame.finish() {
-        Err(error) => {
-            println!("caught: {error}");
-            Ok(())
+        // What a kernel with an off-by-one bound does: 1001 elements instead of 1000.
+        let (offset, bytes) = (theta.offset(), 1001 * size_of::<f64>());
+        // SAFETY: the lease is held, and nobody looks at the bytes meanwhile. The last eight are not
+        // the array's, and that is the point: they are the red zone's, which nobody else uses.
+        unsafe {
+            workspace
+                .slab()
+                .fill(&stream, offset, bytes, Pattern::U64(1.0f64.to_bits()))?;
         }
-        Ok(()) => Err("the overrun was not caught".into()),
+
+        match frame.finish() {
+            Err(error) => {
+                println!("caught: {error}");
+                Ok(())
+            }
+            Ok(()) => Err("the overrun was not caught".into()),
+        }
     }
+}
+
+fn main() -> Outcome {
+    run_on_chosen_platform(Example)
 }

@@ -113,6 +113,43 @@ where
     }
 }
 
+/// The same loops on copies of the arrays, for every platform: slow, but it shows that the solver does
+/// not care. A real one would bring kernels.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StagedKernels;
+
+impl<P: Platform> Kernels<P> for StagedKernels {
+    fn apply(
+        &self,
+        operator: Laplacian,
+        x: &Array<'_, f64, P>,
+        y: &mut Array<'_, f64, P>,
+    ) -> Result<(), Error> {
+        let mut image = vec![0.0; y.len()];
+        operator.apply(&x.to_vec()?, &mut image);
+        y.write(&image)
+    }
+
+    fn dot(&self, x: &Array<'_, f64, P>, y: &Array<'_, f64, P>) -> Result<f64, Error> {
+        let products = x.to_vec()?.into_iter().zip(y.to_vec()?);
+        Ok(products.map(|(x, y)| x * y).sum())
+    }
+
+    fn axpby(
+        &self,
+        alpha: f64,
+        x: &Array<'_, f64, P>,
+        beta: f64,
+        y: &mut Array<'_, f64, P>,
+    ) -> Result<(), Error> {
+        let mut sum = y.to_vec()?;
+        for (y, x) in sum.iter_mut().zip(x.to_vec()?) {
+            *y = alpha * x + beta * *y;
+        }
+        y.write(&sum)
+    }
+}
+
 /// The solver's work vectors.
 pub struct Work<'s, S: Scratch + 's> {
     solution: S::Array<'s, f64, 1>,

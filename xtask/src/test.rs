@@ -1,17 +1,38 @@
 //! All tests, with nothing installed but Rust.
 
-use crate::command::{self, cargo, root};
+use crate::command::{self, cargo, root, target};
 
-/// Unit tests, the matrix, documentation tests, and every example to its end.
+/// Unit tests, the matrix, documentation tests, and every example to its end on every platform.
 pub fn run() -> Result<(), String> {
     println!("backends: host; rocm on an emulated libamdhip64; cuda on an emulated libcuda");
     command::run(cargo().args(["test", "--workspace", "--locked"]))?;
+    command::run(
+        cargo()
+            .args(["build", "--locked", "-p", "workslab-emulator-hip"])
+            .args([
+                "-p",
+                "workslab-emulator-cuda",
+                "-p",
+                "workslab-examples",
+                "--examples",
+            ]),
+    )?;
+    let folder = target().join("debug");
     for example in examples()? {
-        command::run(
-            cargo()
-                .args(["run", "--quiet", "--locked", "-p", "workslab-examples"])
-                .args(["--example", &example]),
-        )?;
+        for platform in ["host", "rocm", "cuda"] {
+            command::run(
+                std::process::Command::new(folder.join("examples").join(&example))
+                    .arg(platform)
+                    .env(
+                        "WORKSLAB_HIP_LIBRARY",
+                        folder.join("libworkslab_emulator_hip.so"),
+                    )
+                    .env(
+                        "WORKSLAB_CUDA_LIBRARY",
+                        folder.join("libworkslab_emulator_cuda.so"),
+                    ),
+            )?;
+        }
     }
     Ok(())
 }
