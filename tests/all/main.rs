@@ -4,6 +4,7 @@
 mod allocator;
 mod compile_fail;
 mod cuda;
+mod environment;
 mod errors;
 mod fork;
 mod frames;

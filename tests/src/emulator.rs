@@ -152,6 +152,18 @@ impl<P> Emulator<P> {
         }
     }
 
+    /// Makes a device disappear, for the whole process.
+    pub fn lose_device(&self, device: u32) {
+        // SAFETY: the emulator's own function has this type.
+        unsafe {
+            let lose = self
+                .library
+                .get::<unsafe extern "C" fn(u32)>("workslab_emulator_lose_device")
+                .expect("the emulator has it");
+            lose(device);
+        }
+    }
+
     /// Forgets the calling thread's faults that have not struck.
     pub fn clear_faults(&self) {
         // SAFETY: the emulator's own function has this type.

@@ -155,7 +155,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(
     let outcome = driver()
         .with_device("cuDeviceGetAttribute", ordinal(device), || ())
         .and(match attribute {
-            ATTRIBUTE_INTEGRATED => Ok(0),
+            ATTRIBUTE_INTEGRATED => Ok(c_int::from(driver().options().integrated)),
             _ => Err(Code::InvalidValue),
         });
     // SAFETY: the caller's pointer.

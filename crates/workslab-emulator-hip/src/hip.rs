@@ -137,7 +137,7 @@ unsafe extern "C" fn hipDeviceGetAttribute(
     let outcome = driver()
         .with_device("hipDeviceGetAttribute", ordinal(device), || ())
         .and(match attribute {
-            ATTRIBUTE_INTEGRATED => Ok(0),
+            ATTRIBUTE_INTEGRATED => Ok(c_int::from(driver().options().integrated)),
             _ => Err(Code::InvalidValue),
         });
     // SAFETY: the caller's pointer.

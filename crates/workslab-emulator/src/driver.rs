@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::faults::{Fault, Faults};
 use crate::world::{Code, Violation, World};
@@ -19,6 +20,10 @@ pub struct Options {
     pub seed: u64,
     /// Whether a violation ends the process, with a message on standard error.
     pub abort: bool,
+    /// Whether the devices say that they share memory with the host, as MI300A does.
+    pub integrated: bool,
+    /// How long every call takes, for a driver that is slow.
+    pub delay: Duration,
 }
 
 impl Default for Options {
@@ -28,13 +33,16 @@ impl Default for Options {
             memory: 64 << 20,
             seed: 0,
             abort: true,
+            integrated: false,
+            delay: Duration::ZERO,
         }
     }
 }
 
 impl Options {
     /// The options that the environment sets: `WORKSLAB_EMULATOR_DEVICES`, `…_MEMORY` (bytes per
-    /// device), `…_SEED`, and `…_ON_VIOLATION` (`abort` or `record`).
+    /// device), `…_SEED`, `…_ON_VIOLATION` (`abort` or `record`), `…_INTEGRATED` (0 or 1) and
+    /// `…_DELAY_US` (microseconds per call).
     ///
     /// # Errors
     /// A sentence that names the variable and its value.
@@ -51,6 +59,12 @@ impl Options {
         }
         if let Some(seed) = number("WORKSLAB_EMULATOR_SEED")? {
             options.seed = seed;
+        }
+        if let Some(integrated) = number("WORKSLAB_EMULATOR_INTEGRATED")? {
+            options.integrated = integrated != 0;
+        }
+        if let Some(delay) = number("WORKSLAB_EMULATOR_DELAY_US")? {
+            options.delay = Duration::from_micros(delay);
         }
         match std::env::var("WORKSLAB_EMULATOR_ON_VIOLATION").as_deref() {
             Err(_) | Ok("abort") => {}
@@ -75,11 +89,15 @@ fn number(variable: &str) -> Result<Option<u64>, String> {
         .map_err(|_| format!("{variable} is {text:?}; it must be a number"))
 }
 
+fn bad_fault(item: &str) -> String {
+    format!("WORKSLAB_EMULATOR_FAULTS has {item:?}; a fault is call:after:code, with two numbers")
+}
+
 /// An emulated driver. The calls take the calling thread's current device, which the C interface
 /// keeps.
 pub struct Driver {
     state: Mutex<State>,
-    abort: bool,
+    options: Options,
 }
 
 struct State {
@@ -98,8 +116,39 @@ impl Driver {
                 faults: Faults::default(),
                 counts: BTreeMap::new(),
             }),
-            abort: options.abort,
+            options,
         }
+    }
+
+    /// How the driver was made.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// Makes the faults that `WORKSLAB_EMULATOR_FAULTS` asks for: `call:after:code`, separated by
+    /// commas. Each strikes once, on whichever thread.
+    ///
+    /// # Errors
+    /// A sentence that names what is not of that form.
+    pub fn faults_from_env(&self) -> Result<(), String> {
+        let Ok(text) = std::env::var("WORKSLAB_EMULATOR_FAULTS") else {
+            return Ok(());
+        };
+        for item in text.split(',').filter(|item| !item.is_empty()) {
+            let parts: Vec<&str> = item.split(':').collect();
+            let [call, after, code] = parts[..] else {
+                return Err(bad_fault(item));
+            };
+            let fault = Fault {
+                after: after.parse().map_err(|_| bad_fault(item))?,
+                times: 1,
+                code: code.parse().map_err(|_| bad_fault(item))?,
+                this_thread: false,
+            };
+            self.fail(call, fault);
+        }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -145,6 +194,9 @@ impl Driver {
         name: &'static str,
         work: impl FnOnce(&mut World) -> Result<T, Code>,
     ) -> Result<T, Code> {
+        if !self.options.delay.is_zero() {
+            std::thread::sleep(self.options.delay); // the slow driver that was asked for
+        }
         let mut state = self.lock();
         *state.counts.entry(name).or_default() += 1;
         if let Some(code) = state.faults.strike(name) {
@@ -153,7 +205,7 @@ impl Driver {
         state.world.call_number += 1;
         let before = state.world.violations.len();
         let outcome = work(&mut state.world);
-        if self.abort
+        if self.options.abort
             && let Some(violation) = state.world.violations.get(before)
         {
             eprintln!("workslab emulator: {violation}");

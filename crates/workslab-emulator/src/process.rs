@@ -7,13 +7,21 @@ use std::sync::LazyLock;
 use crate::{Driver, Options};
 
 static DRIVER: LazyLock<Driver> = LazyLock::new(|| match Options::from_env() {
-    Ok(options) => Driver::new(options),
-    Err(error) => {
-        // There is nobody to return an error to: the first call of any kind brings us here.
-        eprintln!("workslab emulator: {error}");
-        std::process::exit(2);
+    Ok(options) => {
+        let driver = Driver::new(options);
+        match driver.faults_from_env() {
+            Ok(()) => driver,
+            Err(error) => give_up(&error),
+        }
     }
+    Err(error) => give_up(&error),
 });
+
+/// Ends the process. There is nobody to return an error to: the first call of any kind brings us here.
+fn give_up(error: &str) -> ! {
+    eprintln!("workslab emulator: {error}");
+    std::process::exit(2);
+}
 
 /// The process's driver, set up by the environment when it is first used.
 pub fn driver() -> &'static Driver {

@@ -14,6 +14,7 @@ fn seeded(seed: u64) -> Driver {
         memory: 1 << 20,
         seed,
         abort: false,
+        ..Options::default()
     })
 }
 

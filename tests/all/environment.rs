@@ -1,0 +1,138 @@
+//! Drivers that the environment makes different: devices that share the host's memory, a driver with
+//! no device, a slow one, one that fails when a program has hardly begun.
+//!
+//! A process has one driver, so each test runs itself again in a child with the variables set.
+
+use std::process::Command;
+
+use rstest::rstest;
+use workslab::{Error, Platform, SlabOptions};
+use workslab_tests::{CudaBackend, Emulator, RocmBackend};
+
+use crate::support::{allocator, everything, size};
+
+/// The variable that tells a child what to do.
+const ROLE: &str = "WORKSLAB_TESTS_ROLE";
+
+/// Runs `child` in a process of its own with these variables, and wants it to end well.
+fn in_a_child(role: &str, variables: &[(&str, &str)]) {
+    let binary = std::env::current_exe().expect("the tests are running");
+    let output = Command::new(binary)
+        .args(["environment::child", "--exact", "--nocapture"])
+        .env(ROLE, role)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("the tests can be run again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{role}: {text}{errors}");
+    assert!(text.contains(&format!("child was {role}")), "{text}");
+}
+
+/// What the children do; without a role there is nothing to do, and the tests above see to it that
+/// there is one.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    match role.as_str() {
+        "rocm touched" => touched(Emulator::hip().platform, || Emulator::hip().thread_calls()),
+        "cuda touched" => touched(Emulator::cuda().platform, || {
+            Emulator::cuda().thread_calls()
+        }),
+        "rocm without devices" => without_devices(&Emulator::hip().platform),
+        "cuda without devices" => without_devices(&Emulator::cuda().platform),
+        "rocm everything" => everything(&Emulator::hip().platform).expect("slow is not wrong"),
+        "rocm device lost" => {
+            let emulator = Emulator::hip();
+            let workspaces = allocator(&RocmBackend);
+            let stream = emulator.platform.create_stream(1.into()).expect("a stream");
+            let workspace = workspaces.allocate(1, &size(4096)).expect("it fits");
+            drop(workspace.lease(&stream).expect("free"));
+            emulator.lose_device(1);
+            let other = emulator
+                .platform
+                .default_stream(1.into())
+                .expect("a handle");
+            let error = workspace.lease(&other).expect_err("the device has gone");
+            assert!(
+                error.to_string().contains("hipErrorLaunchFailure"),
+                "{error}"
+            );
+            assert!(
+                workspaces.allocate(1, &size(4096)).is_ok(),
+                "a hit asks no driver"
+            );
+            workspaces
+                .allocate(0, &size(4096))
+                .expect("the other device is there");
+        }
+        "rocm out of memory" => {
+            let allocator = allocator(&RocmBackend);
+            let error = allocator
+                .allocate(0, &size(4096))
+                .expect_err("the fault strikes");
+            assert!(error.to_string().contains("hipErrorOutOfMemory"), "{error}");
+            allocator.allocate(0, &size(4096)).expect("and is over");
+        }
+        "cuda out of memory" => {
+            let allocator = allocator(&CudaBackend);
+            let error = allocator
+                .allocate(0, &size(4096))
+                .expect_err("the fault strikes");
+            assert!(
+                error.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"),
+                "{error}"
+            );
+            allocator.allocate(0, &size(4096)).expect("and is over");
+        }
+        other => panic!("no such role: {other}"),
+    }
+    println!("child was {role}");
+}
+
+/// Where host and device share memory, a slab is touched when it is allocated.
+fn touched<P: Platform>(platform: P, calls: impl Fn() -> u64) {
+    let info = platform.device_info(0.into()).expect("device 0");
+    assert!(info.shares_host_memory);
+    // Warm, so that only the allocation itself is counted.
+    let allocate = || {
+        let before = calls();
+        let slab = platform
+            .allocate_slab(0.into(), size(4096), SlabOptions::default())
+            .expect("it fits");
+        let made = calls() - before;
+        (slab, made)
+    };
+    drop(allocate());
+    let (slab, made) = allocate();
+    let stream = platform.create_stream(0.into()).expect("a stream");
+    let mut bytes = [1; 4096];
+    // SAFETY: the slab has no other user.
+    unsafe { workslab::DeviceSlab::read(&slab, &stream, 0, &mut bytes) }.expect("in bounds");
+    // The emulated memory is garbage until somebody writes to it.
+    assert_eq!(bytes, [0; 4096], "after {made} calls");
+}
+
+fn without_devices<P: Platform>(platform: &P) {
+    let error = platform.device_count().expect_err("there is none");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("finds no device"), "{error}");
+}
+
+#[rstest]
+#[case("rocm touched", &[("WORKSLAB_EMULATOR_INTEGRATED", "1")])]
+#[case("cuda touched", &[("WORKSLAB_EMULATOR_INTEGRATED", "1")])]
+#[case("rocm without devices", &[("WORKSLAB_EMULATOR_DEVICES", "0")])]
+#[case("cuda without devices", &[("WORKSLAB_EMULATOR_DEVICES", "0")])]
+#[case("rocm everything", &[("WORKSLAB_EMULATOR_DELAY_US", "200")])]
+#[case("rocm device lost", &[])]
+#[case("rocm out of memory", &[("WORKSLAB_EMULATOR_FAULTS", "hipMalloc:0:2")])]
+#[case("cuda out of memory", &[("WORKSLAB_EMULATOR_FAULTS", "cuMemAlloc:0:2")])]
+fn the_environment_makes_a_driver_different(
+    #[case] role: &str,
+    #[case] variables: &[(&str, &str)],
+) {
+    in_a_child(role, variables);
+}
