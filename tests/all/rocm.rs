@@ -5,9 +5,11 @@ use std::path::Path;
 
 use workslab::rocm::Rocm;
 use workslab::{Error, Platform, SlabOptions};
-use workslab_tests::{Emulator, RocmBackend};
+use workslab_tests::Emulator;
 
-use crate::support::{allocator, everything, size};
+use crate::support::{
+    every_fault_is_typed, everything, hand_over_is_two_calls, size, warm_path_is_free,
+};
 
 /// Every function of HIP's that the backend calls and that can fail.
 const CALLS: [&str; 19] = [
@@ -86,59 +88,17 @@ fn the_drivers_code_and_name_are_kept_also_when_hip_sys_does_not_know_them() {
 
 #[test]
 fn every_fault_is_an_error_with_a_type_and_leaves_nothing_allocated() {
-    let emulator = Emulator::hip();
-    for call in CALLS {
-        for after in 0..4 {
-            emulator.fail(call, after, 719);
-            let outcome = everything(&emulator.platform);
-            emulator.clear_faults();
-            match outcome {
-                Ok(()) | Err(Error::Driver { code: 719, .. } | Error::Unavailable { .. }) => {}
-                Err(other) => panic!("{call} failed after {after}: {other}"),
-            }
-        }
-    }
-    everything(&emulator.platform).expect("nothing is left over");
+    every_fault_is_typed(Emulator::hip(), &CALLS);
 }
 
 #[test]
 fn invariant_5_the_warm_path_makes_no_call_of_the_drivers() {
-    let emulator = Emulator::hip();
-    let allocator = allocator(&RocmBackend);
-    let rocm = emulator.platform;
-    let request = size(1 << 20);
-    for stream in [
-        rocm.default_stream(0.into()).expect("device 0"),
-        rocm.create_stream(0.into()).expect("device 0"),
-    ] {
-        let program = || {
-            let workspace = allocator.allocate(0, &request).expect("it fits");
-            let mut lease = workspace.lease(&stream).expect("free");
-            let frame = lease.frame();
-            for _ in 0..24 {
-                frame.array::<f64>(1000).expect("it fits");
-            }
-        };
-        program();
-        let before = emulator.thread_calls();
-        (0..100).for_each(|_| program());
-        assert_eq!(emulator.thread_calls(), before);
-    }
+    warm_path_is_free(Emulator::hip());
 }
 
 #[test]
 fn invariant_4_a_hand_over_is_two_calls_of_the_drivers() {
-    let emulator = Emulator::hip();
-    let allocator = allocator(&RocmBackend);
-    let rocm = emulator.platform;
-    let workspace = allocator.allocate(0, &size(4096)).expect("it fits");
-    let streams = [0, 1].map(|_| rocm.create_stream(0.into()).expect("device 0"));
-    drop(workspace.lease(&streams[0]).expect("free"));
-    for turn in 1..10 {
-        let before = emulator.thread_calls();
-        drop(workspace.lease(&streams[turn % 2]).expect("free"));
-        assert_eq!(emulator.thread_calls() - before, 2);
-    }
+    hand_over_is_two_calls(Emulator::hip());
 }
 
 #[test]

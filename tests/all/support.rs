@@ -4,7 +4,7 @@ use workslab::{
     DeviceId, Error, ExternalWorkspaceAllocator, Pattern, Platform, SlabOptions, SlabRequest,
     SlabSize, Stream,
 };
-use workslab_tests::{Backend, Calls, Counted};
+use workslab_tests::{Backend, Calls, Counted, Emulator};
 
 /// An allocator over the backend's devices, and where its driver's calls are counted.
 pub fn counted<B: Backend>(backend: &B) -> (ExternalWorkspaceAllocator<Counted<B::P>>, Calls) {
@@ -71,4 +71,53 @@ pub fn everything<P: Platform + Clone>(platform: &P) -> Result<(), Error> {
         stream.synchronize()?;
     }
     Ok(())
+}
+
+/// With any of `calls` failing at any time, there is an error with a type, and nothing is left over.
+pub fn every_fault_is_typed<P: Platform + Clone>(emulator: &Emulator<P>, calls: &[&str]) {
+    for call in calls {
+        for after in 0..4 {
+            emulator.fail(call, after, 719);
+            let outcome = everything(&emulator.platform);
+            emulator.clear_faults();
+            match outcome {
+                Ok(()) | Err(Error::Driver { code: 719, .. } | Error::Unavailable { .. }) => {}
+                Err(other) => panic!("{call} failed after {after}: {other}"),
+            }
+        }
+    }
+    everything(&emulator.platform).expect("nothing is left over");
+}
+
+/// A warm program of 24 arrays makes no call of the driver's, on the default stream and on another.
+pub fn warm_path_is_free<P: Platform + Clone>(emulator: &Emulator<P>) {
+    let allocator = ExternalWorkspaceAllocator::new(emulator.platform.clone());
+    let request = size(1 << 20);
+    for stream in [default_stream(&allocator), new_stream(&allocator)] {
+        let program = || {
+            let workspace = allocator.allocate(0, &request).expect("it fits");
+            let mut lease = workspace.lease(&stream).expect("free");
+            let frame = lease.frame();
+            for _ in 0..24 {
+                frame.array::<f64>(1000).expect("it fits");
+            }
+        };
+        program();
+        let before = emulator.thread_calls();
+        (0..100).for_each(|_| program());
+        assert_eq!(emulator.thread_calls(), before);
+    }
+}
+
+/// A hand-over from one stream to another is two calls of the driver's.
+pub fn hand_over_is_two_calls<P: Platform + Clone>(emulator: &Emulator<P>) {
+    let allocator = ExternalWorkspaceAllocator::new(emulator.platform.clone());
+    let workspace = allocator.allocate(0, &size(4096)).expect("it fits");
+    let streams = [new_stream(&allocator), new_stream(&allocator)];
+    drop(workspace.lease(&streams[0]).expect("free"));
+    for turn in 1..10 {
+        let before = emulator.thread_calls();
+        drop(workspace.lease(&streams[turn % 2]).expect("free"));
+        assert_eq!(emulator.thread_calls() - before, 2);
+    }
 }

@@ -44,7 +44,7 @@ pub use memset::{MemsetCalls, fill_by_memset};
 pub use pattern::Pattern;
 pub use platform::{
     DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_disjoint,
-    check_range,
+    check_range, settle,
 };
 pub use reservation::Reservation;
 pub use scratch::{ArraySpec, DryArray, DryFrame, Scratch};

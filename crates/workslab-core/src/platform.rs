@@ -212,6 +212,27 @@ pub unsafe trait HostAccessible: DeviceSlab {
     fn host_base(&self) -> NonNull<u8>;
 }
 
+/// Waits for a copy from or to memory that a caller takes back afterwards; for backends.
+///
+/// When the wait fails, the copy may still be under way, and to return then would let it write to
+/// memory that is somebody else's by now. So the wait is tried again. A driver that keeps refusing has
+/// given up on the device for good and runs nothing on it any more.
+///
+/// # Errors
+/// The first wait's.
+pub fn settle(stream: &impl Stream) -> Result<(), Error> {
+    const TRIES: usize = 3;
+    let Err(error) = stream.synchronize() else {
+        return Ok(());
+    };
+    for _ in 0..TRIES {
+        if stream.synchronize().is_ok() {
+            break;
+        }
+    }
+    Err(error)
+}
+
 /// Checks that `len` bytes at `offset` lie within a slab of `slab` bytes; for backends.
 ///
 /// # Errors

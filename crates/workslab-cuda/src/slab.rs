@@ -6,7 +6,7 @@ use std::fmt;
 use cust::sys::CUdeviceptr;
 use workslab_core::{
     DeviceId, DevicePtr, DeviceSlab, Error, MemsetCalls, Pattern, SlabSize, Stream, check_disjoint,
-    check_range, fill_by_memset,
+    check_range, fill_by_memset, settle,
 };
 
 use crate::call::{Context, Current, DEINITIALIZED};
@@ -185,23 +185,6 @@ unsafe impl DeviceSlab for CudaSlab {
         check_disjoint(from, to, len)?;
         Calls { slab: self, stream }.copy(from, to, len)
     }
-}
-
-/// Waits for a copy from or to memory that the caller takes back afterwards. When the wait fails, the
-/// copy may still be under way, and to return then would let it write to memory that is somebody
-/// else's by now. So the wait is tried again; a driver that keeps refusing has given up on the context
-/// for good and runs nothing in it any more.
-fn settle(stream: &CudaStream) -> Result<(), Error> {
-    const TRIES: usize = 3;
-    let Err(error) = stream.synchronize() else {
-        return Ok(());
-    };
-    for _ in 0..TRIES {
-        if stream.synchronize().is_ok() {
-            break;
-        }
-    }
-    Err(error)
 }
 
 impl Drop for CudaSlab {

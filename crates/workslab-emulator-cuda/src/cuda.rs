@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use workslab_emulator::abi::{INVALID_VALUE, SUCCESS, store, store_text};
 use workslab_emulator::process::{count_call, driver};
 use workslab_emulator::{Code, EventId, StreamId};
 
-use crate::error::{INVALID_CONTEXT, INVALID_VALUE, NOT_INITIALIZED, SUCCESS, code, result};
+use crate::error::{INVALID_CONTEXT, NOT_INITIALIZED, code, result};
 use crate::state::{
     context_of, current, current_device, device_of, is_started, set_current, start,
 };
@@ -52,22 +53,6 @@ fn ordinal(device: c_int) -> u32 {
     u32::try_from(device).unwrap_or(u32::MAX)
 }
 
-/// Stores an outcome where the caller wants it.
-///
-/// # Safety
-/// `to` is null or may be written to.
-unsafe fn store<T>(to: *mut T, outcome: Result<T, Code>) -> c_int {
-    match outcome {
-        Ok(_) if to.is_null() => INVALID_VALUE,
-        Ok(value) => {
-            // SAFETY: the caller's, and it is not null.
-            unsafe { to.write(value) };
-            SUCCESS
-        }
-        Err(error) => code(error),
-    }
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(flags: c_uint) -> c_int {
     count_call();
@@ -82,7 +67,7 @@ extern "C" fn cuInit(flags: c_uint) -> c_int {
 unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     count_call();
     // SAFETY: the caller's pointer.
-    unsafe { store(version, Ok(12_000)) }
+    unsafe { store(version, Ok(12_000), code) }
 }
 
 #[unsafe(no_mangle)]
@@ -95,7 +80,7 @@ unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
     };
     let outcome = outcome.map(|count| c_int::try_from(count).unwrap_or(c_int::MAX));
     // SAFETY: the caller's pointer.
-    unsafe { store(count, outcome) }
+    unsafe { store(count, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -103,46 +88,27 @@ unsafe extern "C" fn cuDeviceGet(device: *mut c_int, number: c_int) -> c_int {
     begin!();
     let outcome = driver().with_device("cuDeviceGet", ordinal(number), || number);
     // SAFETY: the caller's pointer.
-    unsafe { store(device, outcome) }
+    unsafe { store(device, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, device: c_int) -> c_int {
     begin!();
-    let text = format!("workslab emulated GPU {device}");
-    let outcome = driver().with_device("cuDeviceGetName", ordinal(device), || ());
-    // SAFETY: the caller's pointer and length.
-    unsafe { store_text(name, len, &text, outcome) }
+    let text = driver().with_device("cuDeviceGetName", ordinal(device), || {
+        format!("workslab emulated GPU {device}")
+    });
+    // SAFETY: the caller\'s pointer and length.
+    unsafe { store_text(name, len, text, code) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetPCIBusId(id: *mut c_char, len: c_int, device: c_int) -> c_int {
     begin!();
-    let text = format!("0000:{device:02x}:00.0");
-    let outcome = driver().with_device("cuDeviceGetPCIBusId", ordinal(device), || ());
-    // SAFETY: the caller's pointer and length.
-    unsafe { store_text(id, len, &text, outcome) }
-}
-
-/// Stores text with its zero byte, if there is room for it.
-///
-/// # Safety
-/// `to` is null or points to `len` bytes.
-unsafe fn store_text(to: *mut c_char, len: c_int, text: &str, outcome: Result<(), Code>) -> c_int {
-    if let Err(error) = outcome {
-        return code(error);
-    }
-    let room = usize::try_from(len).unwrap_or(0);
-    if to.is_null() || room <= text.len() {
-        return INVALID_VALUE;
-    }
-    // SAFETY: there is room for the text and a zero byte.
-    unsafe {
-        to.cast::<u8>()
-            .copy_from_nonoverlapping(text.as_ptr(), text.len());
-        to.add(text.len()).write(0);
-    }
-    SUCCESS
+    let text = driver().with_device("cuDeviceGetPCIBusId", ordinal(device), || {
+        format!("0000:{device:02x}:00.0")
+    });
+    // SAFETY: the caller\'s pointer and length.
+    unsafe { store_text(id, len, text, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -159,7 +125,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(
             _ => Err(Code::InvalidValue),
         });
     // SAFETY: the caller's pointer.
-    unsafe { store(value, outcome) }
+    unsafe { store(value, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -168,7 +134,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device:
     let device = ordinal(device);
     let outcome = driver().with_device("cuDevicePrimaryCtxRetain", device, || context_of(device));
     // SAFETY: the caller's pointer.
-    unsafe { store(context, outcome) }
+    unsafe { store(context, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -177,7 +143,7 @@ unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> c_int {
     // Which context is current is known without any device; 0 only stands for the driver.
     let outcome = driver().with_device("cuCtxGetCurrent", 0, current);
     // SAFETY: the caller's pointer.
-    unsafe { store(context, outcome) }
+    unsafe { store(context, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -197,7 +163,7 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_i
     match driver().memory("cuMemGetInfo", device) {
         Ok((free_bytes, all_bytes)) => {
             // SAFETY: the caller's pointers.
-            unsafe { store(free, Ok(free_bytes)) | store(total, Ok(all_bytes)) }
+            unsafe { store(free, Ok(free_bytes), code) | store(total, Ok(all_bytes), code) }
         }
         Err(error) => code(error),
     }
@@ -213,7 +179,7 @@ unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut u64, size: usize) -> c_int {
         .allocate("cuMemAlloc", device, size)
         .map(|address| address as u64);
     // SAFETY: the caller's pointer.
-    unsafe { store(pointer, outcome) }
+    unsafe { store(pointer, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -230,7 +196,7 @@ unsafe extern "C" fn cuStreamCreate(stream: *mut *mut c_void, flags: c_uint) -> 
         .create_stream("cuStreamCreate", device, blocking)
         .map(|stream| handle(stream.0));
     // SAFETY: the caller's pointer.
-    unsafe { store(stream, outcome) }
+    unsafe { store(stream, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -283,7 +249,7 @@ unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) -> c
         .create_event("cuEventCreate", device)
         .map(|event| handle(event.0));
     // SAFETY: the caller's pointer.
-    unsafe { store(event, outcome) }
+    unsafe { store(event, outcome, code) }
 }
 
 #[unsafe(no_mangle)]

@@ -3,9 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use workslab_emulator::Code;
+use workslab_emulator::abi::{INVALID_VALUE, SUCCESS};
 
-pub(crate) const SUCCESS: c_int = 0;
-pub(crate) const INVALID_VALUE: c_int = 1;
 pub(crate) const NOT_INITIALIZED: c_int = 3;
 pub(crate) const INVALID_CONTEXT: c_int = 201;
 

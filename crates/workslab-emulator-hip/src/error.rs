@@ -3,9 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use workslab_emulator::Code;
-
-pub(crate) const SUCCESS: c_int = 0;
-pub(crate) const INVALID_VALUE: c_int = 1;
+use workslab_emulator::abi::{INVALID_VALUE, SUCCESS};
 
 /// The code that HIP has for it.
 pub(crate) fn code(code: Code) -> c_int {

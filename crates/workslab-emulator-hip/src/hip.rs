@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
+use workslab_emulator::abi::{INVALID_VALUE, store, store_text};
 use workslab_emulator::process::{count_call, driver};
 use workslab_emulator::{Code, EventId, StreamId};
 
-use crate::error::{INVALID_VALUE, SUCCESS, code, result};
+use crate::error::{code, result};
 use crate::state::{current, set_current};
 
 /// `hipStreamNonBlocking`.
@@ -33,22 +34,6 @@ fn address(pointer: *const c_void) -> usize {
     pointer.expose_provenance()
 }
 
-/// Stores an outcome where the caller wants it.
-///
-/// # Safety
-/// `to` is null or may be written to.
-unsafe fn store<T>(to: *mut T, outcome: Result<T, Code>) -> c_int {
-    match outcome {
-        Ok(_) if to.is_null() => INVALID_VALUE,
-        Ok(value) => {
-            // SAFETY: the caller's, and it is not null.
-            unsafe { to.write(value) };
-            SUCCESS
-        }
-        Err(error) => code(error),
-    }
-}
-
 fn ordinal(device: c_int) -> u32 {
     u32::try_from(device).unwrap_or(u32::MAX)
 }
@@ -57,7 +42,7 @@ fn ordinal(device: c_int) -> u32 {
 unsafe extern "C" fn hipRuntimeGetVersion(version: *mut c_int) -> c_int {
     count_call();
     // SAFETY: the caller's pointer.
-    unsafe { store(version, Ok(60_000_000)) }
+    unsafe { store(version, Ok(60_000_000), code) }
 }
 
 #[unsafe(no_mangle)]
@@ -67,7 +52,7 @@ unsafe extern "C" fn hipGetDeviceCount(count: *mut c_int) -> c_int {
         .device_count("hipGetDeviceCount")
         .map(|count| c_int::try_from(count).unwrap_or(c_int::MAX));
     // SAFETY: the caller's pointer.
-    unsafe { store(count, outcome) }
+    unsafe { store(count, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -78,7 +63,7 @@ unsafe extern "C" fn hipGetDevice(device: *mut c_int) -> c_int {
         c_int::try_from(now).unwrap_or(c_int::MAX)
     });
     // SAFETY: the caller's pointer.
-    unsafe { store(device, outcome) }
+    unsafe { store(device, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -91,40 +76,21 @@ extern "C" fn hipSetDevice(device: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hipDeviceGetName(name: *mut c_char, len: c_int, device: c_int) -> c_int {
     count_call();
-    let text = format!("workslab emulated GPU {device}");
-    let outcome = driver().with_device("hipDeviceGetName", ordinal(device), || ());
-    // SAFETY: the caller's pointer and length.
-    unsafe { store_text(name, len, &text, outcome) }
+    let text = driver().with_device("hipDeviceGetName", ordinal(device), || {
+        format!("workslab emulated GPU {device}")
+    });
+    // SAFETY: the caller\'s pointer and length.
+    unsafe { store_text(name, len, text, code) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hipDeviceGetPCIBusId(id: *mut c_char, len: c_int, device: c_int) -> c_int {
     count_call();
-    let text = format!("0000:{device:02x}:00.0");
-    let outcome = driver().with_device("hipDeviceGetPCIBusId", ordinal(device), || ());
-    // SAFETY: the caller's pointer and length.
-    unsafe { store_text(id, len, &text, outcome) }
-}
-
-/// Stores text with its zero byte, if there is room for it.
-///
-/// # Safety
-/// `to` is null or points to `len` bytes.
-unsafe fn store_text(to: *mut c_char, len: c_int, text: &str, outcome: Result<(), Code>) -> c_int {
-    if let Err(error) = outcome {
-        return code(error);
-    }
-    let room = usize::try_from(len).unwrap_or(0);
-    if to.is_null() || room <= text.len() {
-        return INVALID_VALUE;
-    }
-    // SAFETY: there is room for the text and a zero byte.
-    unsafe {
-        to.cast::<u8>()
-            .copy_from_nonoverlapping(text.as_ptr(), text.len());
-        to.add(text.len()).write(0);
-    }
-    SUCCESS
+    let text = driver().with_device("hipDeviceGetPCIBusId", ordinal(device), || {
+        format!("0000:{device:02x}:00.0")
+    });
+    // SAFETY: the caller\'s pointer and length.
+    unsafe { store_text(id, len, text, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -141,7 +107,7 @@ unsafe extern "C" fn hipDeviceGetAttribute(
             _ => Err(Code::InvalidValue),
         });
     // SAFETY: the caller's pointer.
-    unsafe { store(value, outcome) }
+    unsafe { store(value, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -150,7 +116,7 @@ unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> c_int
     match driver().memory("hipMemGetInfo", current()) {
         Ok((free_bytes, all_bytes)) => {
             // SAFETY: the caller's pointers.
-            unsafe { store(free, Ok(free_bytes)) | store(total, Ok(all_bytes)) }
+            unsafe { store(free, Ok(free_bytes), code) | store(total, Ok(all_bytes), code) }
         }
         Err(error) => code(error),
     }
@@ -163,7 +129,7 @@ unsafe extern "C" fn hipMalloc(pointer: *mut *mut c_void, size: usize) -> c_int 
         .allocate("hipMalloc", current(), size)
         .map(std::ptr::with_exposed_provenance_mut);
     // SAFETY: the caller's pointer.
-    unsafe { store(pointer, outcome) }
+    unsafe { store(pointer, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -180,7 +146,7 @@ unsafe extern "C" fn hipStreamCreateWithFlags(stream: *mut *mut c_void, flags: c
         .create_stream("hipStreamCreateWithFlags", current(), blocking)
         .map(|stream| handle(stream.0));
     // SAFETY: the caller's pointer.
-    unsafe { store(stream, outcome) }
+    unsafe { store(stream, outcome, code) }
 }
 
 #[unsafe(no_mangle)]
@@ -222,7 +188,7 @@ unsafe extern "C" fn hipEventCreateWithFlags(event: *mut *mut c_void, _flags: c_
         .create_event("hipEventCreateWithFlags", current())
         .map(|event| handle(event.0));
     // SAFETY: the caller's pointer.
-    unsafe { store(event, outcome) }
+    unsafe { store(event, outcome, code) }
 }
 
 #[unsafe(no_mangle)]

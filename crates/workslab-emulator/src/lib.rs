@@ -14,6 +14,7 @@
 //! Happens-before comes from streams, events and synchronisation alone. All host threads count as
 //! one: what one of them has waited for, the others are taken to know of.
 
+pub mod abi;
 mod clock;
 mod driver;
 mod faults;

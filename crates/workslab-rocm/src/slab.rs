@@ -6,7 +6,7 @@ use std::fmt;
 use hip_sys::hiprt::hipMemcpyKind;
 use workslab_core::{
     DeviceId, DevicePtr, DeviceSlab, Error, MemsetCalls, Pattern, SlabSize, Stream, check_disjoint,
-    check_range, fill_by_memset,
+    check_range, fill_by_memset, settle,
 };
 
 use crate::call::{Current, DEINITIALIZED};
@@ -199,23 +199,6 @@ unsafe impl DeviceSlab for RocmSlab {
         let kind = hipMemcpyKind::hipMemcpyDeviceToDevice;
         self.copy_async(stream, self.at(to), self.at(from), len, kind)
     }
-}
-
-/// Waits for a copy from or to memory that the caller takes back afterwards. When the wait fails, the
-/// copy may still be under way, and to return then would let it write to memory that is somebody
-/// else's by now. So the wait is tried again; a driver that keeps refusing has given up on the device
-/// for good and runs nothing on it any more.
-fn settle(stream: &RocmStream) -> Result<(), Error> {
-    const TRIES: usize = 3;
-    let Err(error) = stream.synchronize() else {
-        return Ok(());
-    };
-    for _ in 0..TRIES {
-        if stream.synchronize().is_ok() {
-            break;
-        }
-    }
-    Err(error)
 }
 
 impl Drop for RocmSlab {
