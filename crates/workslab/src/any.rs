@@ -208,7 +208,8 @@ const COMPILED: &[&str] = &[
     "host",
 ];
 
-#[cfg(test)]
+// The tests need a platform that has a device wherever they run.
+#[cfg(all(test, feature = "host"))]
 mod tests {
     use super::*;
 
