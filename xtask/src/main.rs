@@ -4,8 +4,8 @@ mod bench;
 mod check;
 mod command;
 mod emulators;
-mod hip;
 mod test;
+mod toolkits;
 
 use std::process::ExitCode;
 
@@ -20,6 +20,7 @@ const HELP: &str = "cargo xtask COMMAND
 
   emulators            the emulated drivers under the real names, in target/emulators
   hip-headers DIR…     what the ROCm backend relies on, against HIP's headers in each folder
+  cuda-headers DIR…    the same for the CUDA backend, against CUDA's header
   hip-library TOOLKIT  the command built against a real toolkit, and run with the real library";
 
 fn main() -> ExitCode {
@@ -32,8 +33,9 @@ fn main() -> ExitCode {
         ["lint"] => check::lint(),
         ["bench"] => bench::run(),
         ["emulators"] => emulators::lay_out(),
-        ["hip-headers", ref folders @ ..] => hip::headers(folders),
-        ["hip-library", toolkit] => hip::library(toolkit),
+        ["hip-headers", ref folders @ ..] => toolkits::HIP.check(folders),
+        ["cuda-headers", ref folders @ ..] => toolkits::CUDA.check(folders),
+        ["hip-library", toolkit] => toolkits::hip_library(toolkit),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             Ok(())

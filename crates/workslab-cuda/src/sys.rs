@@ -88,3 +88,30 @@ fn search() -> Search {
         advice: "install NVIDIA's driver",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The functions and their prototypes are written down twice: here, and in C for the compiler to
+    /// hold against CUDA's own header. This keeps the two lists the same.
+    #[test]
+    fn every_function_is_checked_against_the_header() {
+        let here = include_str!("sys.rs");
+        let check = include_str!("../check/cuda_abi.c");
+        let functions: Vec<&str> = here
+            .lines()
+            .filter_map(|line| line.strip_prefix("    fn cu")?.split_once('('))
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(functions.len(), 27);
+        for function in functions {
+            assert!(check.contains(&format!("= cu{function};")), "cu{function}");
+        }
+    }
+
+    #[test]
+    fn the_bindings_have_the_value_that_the_header_has() {
+        use cust::sys::CUdevice_attribute;
+        let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED;
+        assert_eq!(attribute as u32, 18);
+    }
+}

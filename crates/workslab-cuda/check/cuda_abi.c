@@ -1,0 +1,54 @@
+/* What workslab-cuda relies on, checked against a CUDA toolkit's own header.
+
+   Compiled, not run: every line is a static assertion, or an assignment that a warning would refuse.
+   `cargo xtask cuda-headers DIR` does it; DIR holds cuda.h. The header renames functions to their newest
+   versions (cuMemAlloc to cuMemAlloc_v2); the backend looks those very names up. */
+#include <stddef.h>
+#include <cuda.h>
+
+#define SAME(what, value) _Static_assert((what) == (value), #what " is not " #value)
+
+/* Codes and flags that the backend knows by their number. */
+SAME(CUDA_SUCCESS, 0);
+SAME(CUDA_ERROR_DEINITIALIZED, 4);
+SAME(CU_STREAM_NON_BLOCKING, 1);
+SAME(CU_EVENT_DISABLE_TIMING, 2);
+SAME(CU_DEVICE_ATTRIBUTE_INTEGRATED, 18);
+
+/* Enums are passed as unsigned int, handles as pointers, addresses as 64 bits. */
+SAME(sizeof(CUresult), sizeof(unsigned int));
+SAME(sizeof(CUdevice_attribute), sizeof(unsigned int));
+SAME(sizeof(CUdevice), sizeof(int));
+SAME(sizeof(CUdeviceptr), 8);
+SAME(sizeof(CUcontext), sizeof(void *));
+SAME(sizeof(CUstream), sizeof(void *));
+SAME(sizeof(CUevent), sizeof(void *));
+
+/* Prototypes, argument by argument, under the names that are looked up. */
+CUresult (*const init)(unsigned int) = cuInit;
+CUresult (*const version)(int *) = cuDriverGetVersion;
+CUresult (*const name)(CUresult, const char **) = cuGetErrorName;
+CUresult (*const count)(int *) = cuDeviceGetCount;
+CUresult (*const get)(CUdevice *, int) = cuDeviceGet;
+CUresult (*const device_name)(char *, int, CUdevice) = cuDeviceGetName;
+CUresult (*const pci)(char *, int, CUdevice) = cuDeviceGetPCIBusId;
+CUresult (*const attribute)(int *, CUdevice_attribute, CUdevice) = cuDeviceGetAttribute;
+CUresult (*const retain)(CUcontext *, CUdevice) = cuDevicePrimaryCtxRetain;
+CUresult (*const current)(CUcontext *) = cuCtxGetCurrent;
+CUresult (*const set)(CUcontext) = cuCtxSetCurrent;
+CUresult (*const info)(size_t *, size_t *) = cuMemGetInfo_v2;
+CUresult (*const allocate)(CUdeviceptr *, size_t) = cuMemAlloc_v2;
+CUresult (*const release)(CUdeviceptr) = cuMemFree_v2;
+CUresult (*const create)(CUstream *, unsigned int) = cuStreamCreate;
+CUresult (*const destroy)(CUstream) = cuStreamDestroy_v2;
+CUresult (*const synchronize)(CUstream) = cuStreamSynchronize;
+CUresult (*const wait)(CUstream, CUevent, unsigned int) = cuStreamWaitEvent;
+CUresult (*const event)(CUevent *, unsigned int) = cuEventCreate;
+CUresult (*const no_event)(CUevent) = cuEventDestroy_v2;
+CUresult (*const record)(CUevent, CUstream) = cuEventRecord;
+CUresult (*const write)(CUdeviceptr, const void *, size_t, CUstream) = cuMemcpyHtoDAsync_v2;
+CUresult (*const read)(void *, CUdeviceptr, size_t, CUstream) = cuMemcpyDtoHAsync_v2;
+CUresult (*const copy)(CUdeviceptr, CUdeviceptr, size_t, CUstream) = cuMemcpyDtoDAsync_v2;
+CUresult (*const fill8)(CUdeviceptr, unsigned char, size_t, CUstream) = cuMemsetD8Async;
+CUresult (*const fill16)(CUdeviceptr, unsigned short, size_t, CUstream) = cuMemsetD16Async;
+CUresult (*const fill32)(CUdeviceptr, unsigned int, size_t, CUstream) = cuMemsetD32Async;
