@@ -3,7 +3,7 @@
 //!
 //! A process has one driver, so each test runs itself again in a child with the variables set.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use rstest::rstest;
 use workslab::{Error, Platform, SlabOptions};
@@ -14,15 +14,20 @@ use crate::support::{allocator, everything, size};
 /// The variable that tells a child what to do.
 const ROLE: &str = "WORKSLAB_TESTS_ROLE";
 
-/// Runs `child` in a process of its own with these variables, and wants it to end well.
-fn in_a_child(role: &str, variables: &[(&str, &str)]) {
+/// Runs `child` in a process of its own with these variables.
+fn child_with(role: &str, variables: &[(&str, &str)]) -> Output {
     let binary = std::env::current_exe().expect("the tests are running");
-    let output = Command::new(binary)
+    Command::new(binary)
         .args(["environment::child", "--exact", "--nocapture"])
         .env(ROLE, role)
         .envs(variables.iter().copied())
         .output()
-        .expect("the tests can be run again");
+        .expect("the tests can be run again")
+}
+
+/// The same, and wants it to end well.
+fn in_a_child(role: &str, variables: &[(&str, &str)]) {
+    let output = child_with(role, variables);
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{role}: {text}{errors}");
@@ -44,6 +49,14 @@ fn child() {
         "rocm without devices" => without_devices(&Emulator::hip().platform),
         "cuda without devices" => without_devices(&Emulator::cuda().platform),
         "rocm everything" => everything(&Emulator::hip().platform).expect("slow is not wrong"),
+        "rocm leak" => {
+            let slab = Emulator::hip().platform.allocate_slab(
+                0.into(),
+                size(1234),
+                SlabOptions::default(),
+            );
+            std::mem::forget(slab.expect("it fits"));
+        }
         "rocm device lost" => {
             let emulator = Emulator::hip();
             let workspaces = allocator(&RocmBackend);
@@ -135,4 +148,17 @@ fn the_environment_makes_a_driver_different(
     #[case] variables: &[(&str, &str)],
 ) {
     in_a_child(role, variables);
+}
+
+#[test]
+fn memory_that_was_never_freed_is_named_at_exit() {
+    let output = child_with("rocm leak", &[("WORKSLAB_EMULATOR_LEAKS", "1")]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        errors.contains("1234 bytes") && errors.contains("never freed"),
+        "{errors}"
+    );
+    // What frees all it allocates ends well, with the same variable set.
+    in_a_child("rocm everything", &[("WORKSLAB_EMULATOR_LEAKS", "1")]);
 }

@@ -22,6 +22,8 @@ pub struct Options {
     pub abort: bool,
     /// Whether the devices say that they share memory with the host, as MI300A does.
     pub integrated: bool,
+    /// Whether memory that was never freed ends the process badly at its exit.
+    pub leaks: bool,
     /// How long every call takes, for a driver that is slow.
     pub delay: Duration,
 }
@@ -34,6 +36,7 @@ impl Default for Options {
             seed: 0,
             abort: true,
             integrated: false,
+            leaks: false,
             delay: Duration::ZERO,
         }
     }
@@ -41,8 +44,8 @@ impl Default for Options {
 
 impl Options {
     /// The options that the environment sets: `WORKSLAB_EMULATOR_DEVICES`, `…_MEMORY` (bytes per
-    /// device), `…_SEED`, `…_ON_VIOLATION` (`abort` or `record`), `…_INTEGRATED` (0 or 1) and
-    /// `…_DELAY_US` (microseconds per call).
+    /// device), `…_SEED`, `…_ON_VIOLATION` (`abort` or `record`), `…_INTEGRATED` (0 or 1),
+    /// `…_LEAKS` (0 or 1) and `…_DELAY_US` (microseconds per call).
     ///
     /// # Errors
     /// A sentence that names the variable and its value.
@@ -62,6 +65,9 @@ impl Options {
         }
         if let Some(integrated) = number("WORKSLAB_EMULATOR_INTEGRATED")? {
             options.integrated = integrated != 0;
+        }
+        if let Some(leaks) = number("WORKSLAB_EMULATOR_LEAKS")? {
+            options.leaks = leaks != 0;
         }
         if let Some(delay) = number("WORKSLAB_EMULATOR_DELAY_US")? {
             options.delay = Duration::from_micros(delay);

@@ -2,6 +2,7 @@
 //! by which tests control it.
 
 use std::cell::Cell;
+use std::ffi::c_int;
 use std::sync::LazyLock;
 
 use crate::{Driver, Options};
@@ -9,13 +10,34 @@ use crate::{Driver, Options};
 static DRIVER: LazyLock<Driver> = LazyLock::new(|| match Options::from_env() {
     Ok(options) => {
         let driver = Driver::new(options);
-        match driver.faults_from_env() {
-            Ok(()) => driver,
-            Err(error) => give_up(&error),
+        if let Err(error) = driver.faults_from_env() {
+            give_up(&error);
         }
+        if options.leaks {
+            // SAFETY: the handler lives as long as the process: the library is never unloaded.
+            let refused = unsafe { atexit(report_leaks) };
+            assert_eq!(refused, 0, "the process has no room for an exit handler");
+        }
+        driver
     }
     Err(error) => give_up(&error),
 });
+
+unsafe extern "C" {
+    /// C's own: `stdlib.h`.
+    fn atexit(handler: extern "C" fn()) -> c_int;
+}
+
+/// Names what was never freed, and then there is no good end.
+extern "C" fn report_leaks() {
+    let leaks = driver().leaks();
+    for leak in &leaks {
+        eprintln!("workslab emulator: {leak}");
+    }
+    if !leaks.is_empty() {
+        std::process::abort();
+    }
+}
 
 /// Ends the process. There is nobody to return an error to: the first call of any kind brings us here.
 fn give_up(error: &str) -> ! {
