@@ -2,7 +2,7 @@
 //! missing or too old.
 
 use workslab::cuda::Cuda;
-use workslab::{Error, Platform, SlabOptions};
+use workslab::{Error, Platform, SlabOptions, Stream};
 use workslab_tests::Emulator;
 
 use crate::support::{
@@ -102,6 +102,29 @@ fn invariant_5_the_warm_path_makes_no_call_of_the_drivers() {
 #[test]
 fn invariant_4_a_hand_over_is_two_calls_of_the_drivers() {
     hand_over_is_two_calls(Emulator::cuda());
+}
+
+#[test]
+fn a_special_stream_is_not_taken_for_a_default_one() {
+    let emulator = Emulator::cuda();
+    for device in 0..2 {
+        let default = emulator
+            .platform
+            .default_stream(device.into())
+            .expect("a device");
+        for number in [1, 2] {
+            // CU_STREAM_PER_THREAD is 2; handle 1 and device 1 must not be mixed up either.
+            let handle = std::ptr::without_provenance_mut(number);
+            // SAFETY: the stream is asked for its name and nothing else.
+            let lent = unsafe {
+                emulator
+                    .platform
+                    .lent_stream(device, handle)
+                    .expect("a device")
+            };
+            assert_ne!(lent.id(), default.id());
+        }
+    }
 }
 
 #[test]

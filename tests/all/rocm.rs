@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use workslab::rocm::Rocm;
-use workslab::{Error, Platform, SlabOptions};
+use workslab::{Error, Platform, SlabOptions, Stream};
 use workslab_tests::Emulator;
 
 use crate::support::{
@@ -99,6 +99,24 @@ fn invariant_5_the_warm_path_makes_no_call_of_the_drivers() {
 #[test]
 fn invariant_4_a_hand_over_is_two_calls_of_the_drivers() {
     hand_over_is_two_calls(Emulator::hip());
+}
+
+#[test]
+fn a_special_stream_is_not_taken_for_a_default_one() {
+    let emulator = Emulator::hip();
+    for device in 0..2 {
+        let default = emulator
+            .platform
+            .default_stream(device.into())
+            .expect("a device");
+        for number in [1, 2] {
+            // hipStreamPerThread is 2; handle 1 and device 1 must not be mixed up either.
+            let handle = std::ptr::without_provenance_mut(number);
+            // SAFETY: the stream is asked for its name and nothing else.
+            let lent = unsafe { emulator.platform.lent_stream(device, handle) };
+            assert_ne!(lent.id(), default.id());
+        }
+    }
 }
 
 #[test]

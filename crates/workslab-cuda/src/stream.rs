@@ -13,6 +13,11 @@ use crate::event::CudaEvent;
 /// `CU_STREAM_NON_BLOCKING`: not ordered with the device's default stream.
 const NON_BLOCKING: std::ffi::c_uint = 1;
 
+/// Ids of own streams have the topmost bit, those of default streams the next one. Those of lent
+/// streams are their handles, addresses or the small numbers of special streams, and have neither.
+const OWN: u64 = 1 << 63;
+const DEFAULT: u64 = 1 << 62;
+
 /// A stream of a device. Clones name the same queue; an own one is destroyed with its last clone.
 #[derive(Clone)]
 pub struct CudaStream {
@@ -45,9 +50,7 @@ unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
     pub(crate) fn create(context: Context) -> Result<Self, Error> {
-        // Own ids have the topmost bit, default ones a small number, and lent ones are addresses,
-        // which have neither.
-        static NEXT: AtomicU64 = AtomicU64::new(1 << 63);
+        static NEXT: AtomicU64 = AtomicU64::new(OWN);
         let _current = Current::set(&context)?;
         let mut raw: CUstream = std::ptr::null_mut();
         // SAFETY: the call writes to `raw` only.
@@ -63,7 +66,7 @@ impl CudaStream {
     pub(crate) fn default_of(context: Context) -> Self {
         Self {
             context,
-            id: StreamId(u64::from(context.device.ordinal())),
+            id: StreamId(DEFAULT | u64::from(context.device.ordinal())),
             raw: Raw::Default,
         }
     }

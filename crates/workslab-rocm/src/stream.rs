@@ -14,6 +14,11 @@ use crate::sys::Functions;
 /// `hipStreamNonBlocking`: not ordered with the device's default stream.
 const NON_BLOCKING: std::ffi::c_uint = 1;
 
+/// Ids of own streams have the topmost bit, those of default streams the next one. Those of lent
+/// streams are their handles, addresses or the small numbers of special streams, and have neither.
+const OWN: u64 = 1 << 63;
+const DEFAULT: u64 = 1 << 62;
+
 /// A stream of a device. Clones name the same queue; an own one is destroyed with its last clone.
 #[derive(Clone)]
 pub struct RocmStream {
@@ -47,9 +52,7 @@ unsafe impl Sync for RocmStream {}
 
 impl RocmStream {
     pub(crate) fn create(functions: &'static Functions, device: DeviceId) -> Result<Self, Error> {
-        // Own ids have the topmost bit, default ones a small number, and lent ones are addresses,
-        // which have neither.
-        static NEXT: AtomicU64 = AtomicU64::new(1 << 63);
+        static NEXT: AtomicU64 = AtomicU64::new(OWN);
         let _current = Current::set(functions, device)?;
         let mut raw: hipStream_t = std::ptr::null_mut();
         // SAFETY: the call writes to `raw` only.
@@ -67,7 +70,7 @@ impl RocmStream {
         Self {
             functions,
             device,
-            id: StreamId(u64::from(device.ordinal())),
+            id: StreamId(DEFAULT | u64::from(device.ordinal())),
             raw: Raw::Default,
         }
     }
