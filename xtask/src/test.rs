@@ -6,16 +6,16 @@ use crate::command::{self, cargo, root, target};
 pub fn run() -> Result<(), String> {
     println!("backends: host; rocm on an emulated libamdhip64; cuda on an emulated libcuda");
     command::run(cargo().args(["test", "--workspace", "--locked"]))?;
+    // Apart, since `--examples` would leave the packages' libraries out.
     command::run(
         cargo()
             .args(["build", "--locked", "-p", "workslab-emulator-hip"])
-            .args([
-                "-p",
-                "workslab-emulator-cuda",
-                "-p",
-                "workslab-examples",
-                "--examples",
-            ]),
+            .args(["-p", "workslab-emulator-cuda"]),
+    )?;
+    command::run(
+        cargo()
+            .args(["build", "--locked", "-p", "workslab-examples"])
+            .arg("--examples"),
     )?;
     let folder = target().join("debug");
     for example in examples()? {
