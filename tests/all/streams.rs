@@ -4,11 +4,21 @@ use std::time::Duration;
 
 use rstest::rstest;
 use rstest_reuse::apply;
-use workslab::{Error, Pattern, Stream};
+use workslab::{Error, Pattern, Platform, Stream, Workspace};
 use workslab_tests::Backend;
 
 use crate::matrix::backends;
 use crate::support::{counted, new_stream, size};
+
+/// Leases the workspace on a stream that is held up, and enqueues a fill of all its 4096 bytes.
+fn fill_with_ones<P: Platform>(workspace: &Workspace<P>, stream: &P::Stream) {
+    let mut lease = workspace.lease(stream).expect("free");
+    let frame = lease.frame();
+    frame
+        .array::<u8>(4096)
+        .and_then(|mut array| array.fill_pattern(Pattern::U8(1)))
+        .expect("enqueued behind the hold");
+}
 
 #[apply(backends)]
 fn invariant_4_work_on_another_stream_starts_after_the_last_holders<B: Backend>(
@@ -18,14 +28,7 @@ fn invariant_4_work_on_another_stream_starts_after_the_last_holders<B: Backend>(
     let workspace = allocator.allocate(0, &size(4096)).expect("it fits");
     let (first, second) = (new_stream(&allocator), new_stream(&allocator));
     let release = backend.hold(first.inner());
-    {
-        let mut lease = workspace.lease(&first).expect("free");
-        let frame = lease.frame();
-        frame
-            .array::<u8>(4096)
-            .and_then(|mut array| array.fill_pattern(Pattern::U8(1)))
-            .expect("enqueued behind the hold");
-    }
+    fill_with_ones(workspace, &first);
     // The host does not block here, although the first stream cannot move.
     let mut lease = workspace.lease(&second).expect("free");
     let frame = lease.frame();
@@ -60,12 +63,7 @@ fn invariant_4_a_stream_that_is_gone_is_still_waited_for<B: Backend>(#[case] bac
     let release = {
         let first = new_stream(&allocator);
         let release = backend.hold(first.inner());
-        let mut lease = workspace.lease(&first).expect("free");
-        let frame = lease.frame();
-        frame
-            .array::<u8>(4096)
-            .and_then(|mut array| array.fill_pattern(Pattern::U8(1)))
-            .expect("enqueued behind the hold");
+        fill_with_ones(workspace, &first);
         release
     };
     let mut lease = workspace.lease(&second).expect("free");
@@ -142,14 +140,7 @@ fn a_reservation_waits_for_work_that_may_have_used_its_bytes<B: Backend>(#[case]
     let workspace = allocator.allocate(0, &size(4096)).expect("it fits");
     let (first, second) = (new_stream(&allocator), new_stream(&allocator));
     let release = backend.hold(first.inner());
-    {
-        let mut lease = workspace.lease(&first).expect("free");
-        let frame = lease.frame();
-        frame
-            .array::<u8>(4096)
-            .and_then(|mut array| array.fill_pattern(Pattern::U8(1)))
-            .expect("enqueued behind the hold");
-    }
+    fill_with_ones(workspace, &first);
     let releaser = std::thread::spawn(move || {
         // Long enough for a reservation that does not wait to be written first.
         std::thread::sleep(Duration::from_millis(20));
