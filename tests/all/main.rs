@@ -2,6 +2,7 @@
 //! name says which (`::case_1_host`), and, where it shows an invariant of the design, which one.
 
 mod allocator;
+mod captures;
 mod compile_fail;
 mod cuda;
 mod environment;

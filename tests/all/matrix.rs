@@ -9,3 +9,10 @@ use rstest_reuse::template;
 #[case::rocm(workslab_tests::RocmBackend)]
 #[case::cuda(workslab_tests::CudaBackend)]
 pub fn backends<B: Backend>(#[case] backend: B) {}
+
+/// As `backends`, for those that capture streams into graphs: `impl GraphBackend`.
+#[template]
+#[rstest]
+#[case::rocm(workslab_tests::RocmBackend)]
+#[case::cuda(workslab_tests::CudaBackend)]
+pub fn graph_backends<B: GraphBackend>(#[case] backend: B) {}

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::mpsc;
 
-use workslab::Platform;
-use workslab::cuda::{Cuda, CudaStream};
+use workslab::cuda::{Cuda, CudaExecutable, CudaStream};
 use workslab::host::{Host, HostStream};
-use workslab::rocm::{Rocm, RocmStream};
+use workslab::rocm::{Rocm, RocmExecutable, RocmStream};
+use workslab::{Error, Lease, Platform, SharedWorkspace};
 
 use crate::emulator::Emulator;
 
@@ -119,3 +119,68 @@ impl Backend for CudaBackend {
         lent.expect("the stream's device is there")
     }
 }
+
+/// A backend whose streams can be captured into graphs.
+pub trait GraphBackend: Backend {
+    /// A graph, ready to be launched.
+    type Graph;
+
+    /// Captures what `work` enqueues on the stream, and on those that it joins to it.
+    ///
+    /// # Errors
+    /// The driver's, if the capture was spoilt.
+    fn capture(
+        &self,
+        stream: &<Self::P as Platform>::Stream,
+        work: impl FnOnce(),
+    ) -> Result<Self::Graph, Error> {
+        self.capture_and_keep(stream, work, None)
+    }
+
+    /// As [`capture`](Self::capture), with a graph that keeps a workspace alive.
+    ///
+    /// # Errors
+    /// As there.
+    fn capture_and_keep(
+        &self,
+        stream: &<Self::P as Platform>::Stream,
+        work: impl FnOnce(),
+        workspace: Option<SharedWorkspace<Self::P>>,
+    ) -> Result<Self::Graph, Error>;
+
+    /// Launches the graph under a lease.
+    fn launch(&self, graph: &Self::Graph, lease: &Lease<'_, Self::P>);
+}
+
+macro_rules! graph_backend {
+    ($backend:ty, $executable:ty) => {
+        impl GraphBackend for $backend {
+            type Graph = $executable;
+
+            fn capture_and_keep(
+                &self,
+                stream: &<Self::P as Platform>::Stream,
+                work: impl FnOnce(),
+                workspace: Option<SharedWorkspace<Self::P>>,
+            ) -> Result<Self::Graph, Error> {
+                let capture = stream.begin_capture()?;
+                work();
+                let graph = capture.finish()?;
+                if let Some(workspace) = workspace {
+                    graph.keep(workspace)?;
+                }
+                graph.instantiate()
+            }
+
+            fn launch(&self, graph: &Self::Graph, lease: &Lease<'_, Self::P>) {
+                // SAFETY: the tests capture and launch under leases of one workspace, and make no
+                // reservations.
+                let launched = unsafe { graph.launch(lease.stream()) };
+                launched.expect("a graph that was captured can be launched");
+            }
+        }
+    };
+}
+
+graph_backend!(RocmBackend, RocmExecutable);
+graph_backend!(CudaBackend, CudaExecutable);

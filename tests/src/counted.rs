@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use workslab::{
-    DeviceId, DeviceInfo, DevicePtr, DeviceSlab, Error, HostAccessible, Pattern, Platform,
-    SlabOptions, SlabSize, Stream, StreamId,
+    CaptureId, DeviceId, DeviceInfo, DevicePtr, DeviceSlab, Error, HostAccessible, Pattern,
+    Platform, SlabOptions, SlabSize, Stream, StreamId,
 };
 
 /// The calls that a platform, its slabs and its streams have seen. Clones count together.
@@ -201,6 +201,16 @@ unsafe impl<S: Stream> Stream for CountedStream<S> {
     fn synchronize(&self) -> Result<(), Error> {
         self.calls.note("synchronize", self.device())?;
         self.inner.synchronize()
+    }
+
+    /// Not counted: it asks, and enqueues nothing.
+    fn capture(&self) -> Result<Option<CaptureId>, Error> {
+        self.inner.capture()
+    }
+
+    fn wait_before_capture(&self, last: &Self) -> Result<(), Error> {
+        self.calls.note("wait_before_capture", self.device())?;
+        self.inner.wait_before_capture(&last.inner)
     }
 }
 

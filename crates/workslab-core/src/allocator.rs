@@ -1,6 +1,7 @@
 //! One workspace per device, made on first use and checked on every one after it.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -309,6 +310,24 @@ impl<P: Platform> fmt::Debug for ExternalWorkspaceAllocator<P> {
 /// An owner of a workspace; from [`ExternalWorkspaceAllocator::allocate_shared`].
 pub struct SharedWorkspace<P: Platform> {
     workspace: Arc<Workspace<P>>,
+}
+
+impl<P: Platform> SharedWorkspace<P> {
+    /// Lets go of the workspace where no driver may be called, as in the callback of a driver. If
+    /// this was the last owner, the slab is freed on a thread made for it.
+    pub fn release_elsewhere(self) {
+        let Some(last) = Arc::into_inner(self.workspace) else {
+            return;
+        };
+        // A closure that is not run is dropped right here, and must not free then.
+        let last = ManuallyDrop::new(last);
+        let spawned = std::thread::Builder::new()
+            .name("workslab-release".into())
+            .spawn(move || drop(ManuallyDrop::into_inner(last)));
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "a workspace is not freed: there is no thread to do it");
+        }
+    }
 }
 
 impl<P: Platform> Clone for SharedWorkspace<P> {

@@ -77,7 +77,7 @@ impl<'f, T: Element, P: Platform, const D: usize> Array<'f, T, P, D> {
         // them to nobody else, and `&mut self` rules out other views of the array. Later users of
         // the bytes are ordered after this stream.
         unsafe {
-            self.slab().write(
+            self.slab()?.write(
                 self.lease.stream(),
                 self.offset(),
                 bytemuck::cast_slice(source),
@@ -112,7 +112,7 @@ impl<'f, T: Element, P: Platform, const D: usize> Array<'f, T, P, D> {
         crate::check_range(offset, destination.len(), self.bytes())?;
         // SAFETY: whoever could write to the array's bytes enqueued it on this stream, before.
         unsafe {
-            self.slab()
+            self.slab()?
                 .read(self.lease.stream(), self.offset() + offset, destination)
         }
     }
@@ -136,7 +136,7 @@ impl<'f, T: Element, P: Platform, const D: usize> Array<'f, T, P, D> {
     pub fn fill_pattern(&mut self, pattern: Pattern) -> Result<(), Error> {
         // SAFETY: as in `write`.
         unsafe {
-            self.slab()
+            self.slab()?
                 .fill(self.lease.stream(), self.offset(), self.bytes(), pattern)
         }
     }
@@ -158,7 +158,7 @@ impl<'f, T: Element, P: Platform, const D: usize> Array<'f, T, P, D> {
         // SAFETY: as in `write` for the target; both arrays are in the same lease (a workspace has
         // one at a time), so all that writes to the source is ordered on the same stream.
         unsafe {
-            self.slab().copy(
+            self.slab()?.copy(
                 self.lease.stream(),
                 source.offset(),
                 self.offset(),
@@ -167,8 +167,10 @@ impl<'f, T: Element, P: Platform, const D: usize> Array<'f, T, P, D> {
         }
     }
 
-    fn slab(&self) -> &'f P::Slab {
-        self.lease.workspace().slab()
+    /// The slab, for work on the lease's stream.
+    fn slab(&self) -> Result<&'f P::Slab, Error> {
+        self.lease.check_capture()?;
+        Ok(self.lease.workspace().slab())
     }
 
     fn check_length(&self, what: &'static str, found: usize) -> Result<(), Error> {
@@ -219,7 +221,15 @@ where
 
     fn host_ptr(&self) -> *mut T {
         // SAFETY: the offset lies within the slab, or is its end for an empty array.
-        unsafe { self.slab().host_base().as_ptr().add(self.offset()).cast() }
+        unsafe {
+            self.lease
+                .workspace()
+                .slab()
+                .host_base()
+                .as_ptr()
+                .add(self.offset())
+                .cast()
+        }
     }
 }
 

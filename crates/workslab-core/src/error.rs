@@ -311,6 +311,19 @@ pub enum Error {
         device: DeviceId,
     },
 
+    /// Something was asked for that cannot be had while a stream is captured into a graph.
+    #[error("{platform} device {device}: {what} while a stream is captured into a graph; {advice}")]
+    Capturing {
+        /// The platform.
+        platform: &'static str,
+        /// The device.
+        device: DeviceId,
+        /// What cannot be done.
+        what: &'static str,
+        /// What to do instead.
+        advice: &'static str,
+    },
+
     /// A range lies outside its slab, or overlaps where it must not.
     #[error("{len} bytes at offset {offset} do not lie within {slab} bytes")]
     OutOfBounds {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::frame::Frame;
 use crate::gate::Patience;
-use crate::platform::Platform;
+use crate::platform::{CaptureId, Platform, Stream};
 use crate::workspace::{Workspace, patience_of};
 use crate::{DevicePtr, Error};
 
@@ -24,6 +24,8 @@ pub struct Lease<'w, P: Platform> {
     workspace: &'w Workspace<P>,
     stream: &'w P::Stream,
     program: Option<usize>,
+    /// The capture that the lease belongs to, if its work becomes part of a graph.
+    captured: Option<CaptureId>,
     /// Address after the last byte that may be used.
     limit: usize,
     /// The highest address that a frame has reached.
@@ -39,12 +41,14 @@ impl<'w, P: Platform> Lease<'w, P> {
         workspace: &'w Workspace<P>,
         stream: &'w P::Stream,
         program: Option<usize>,
+        captured: Option<CaptureId>,
         limit: usize,
     ) -> Self {
         Self {
             workspace,
             stream,
             program,
+            captured,
             limit,
             peak: Cell::new(workspace.base().address()),
             trouble: RefCell::new(None),
@@ -95,6 +99,35 @@ impl<'w, P: Platform> Lease<'w, P> {
         self.workspace
     }
 
+    /// The capture that the lease belongs to, if its stream was being captured into a graph when it
+    /// was taken. Its work runs when the graph is launched; the launch needs a lease of its own.
+    pub fn captured(&self) -> Option<CaptureId> {
+        self.captured
+    }
+
+    /// Refuses work that would run at once, and so in nobody's order, in a lease for a capture that
+    /// has ended.
+    #[inline]
+    pub(crate) fn check_capture(&self) -> Result<(), Error> {
+        match self.captured {
+            None => Ok(()),
+            Some(capture) => self.check_captured(capture),
+        }
+    }
+
+    #[cold]
+    fn check_captured(&self, capture: CaptureId) -> Result<(), Error> {
+        if self.stream.capture()? == Some(capture) {
+            return Ok(());
+        }
+        Err(Error::Capturing {
+            platform: P::NAME,
+            device: self.workspace.device(),
+            what: "the capture that the lease was taken in has ended, and work cannot be enqueued in it",
+            advice: "drop the lease and take another one for work outside of the graph",
+        })
+    }
+
     /// The program it was taken for.
     pub fn program(&self) -> Option<String> {
         let index = self.program?;
@@ -124,7 +157,7 @@ impl<P: Platform> Drop for Lease<'_, P> {
         let used = self.peak.get() - self.workspace.base().address();
         let trouble = self.trouble.get_mut().take();
         self.workspace
-            .end_lease(self.stream, self.program, used, trouble);
+            .end_lease(self.stream, self.program, self.captured, used, trouble);
     }
 }
 

@@ -12,6 +12,7 @@
 mod allocator;
 mod array;
 mod bump;
+mod capture;
 mod counter;
 mod device;
 mod element;
@@ -43,7 +44,7 @@ pub use lease::{Lease, Program};
 pub use memset::{MemsetCalls, fill_by_memset};
 pub use pattern::Pattern;
 pub use platform::{
-    DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_disjoint,
+    CaptureId, DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_disjoint,
     check_range, settle,
 };
 pub use reservation::Reservation;

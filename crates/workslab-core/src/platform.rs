@@ -73,6 +73,10 @@ pub trait ProcessWide: Platform + Sized {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId(pub u64);
 
+/// Names one capture of streams into a graph among all that this process ever makes on a platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CaptureId(pub u64);
+
 /// A queue of work that its device does in order. A handle: clones name the same queue.
 ///
 /// # Safety
@@ -114,6 +118,24 @@ pub unsafe trait Stream: Clone + Send + Sync + 'static {
     /// # Errors
     /// The driver's, those of the enqueued work included.
     fn synchronize(&self) -> Result<(), Error>;
+
+    /// The capture that turns what is enqueued on this stream into a graph instead of running it, if
+    /// there is one. On an own stream no driver call, as long as the platform captures nothing.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn capture(&self) -> Result<Option<CaptureId>, Error> {
+        Ok(None)
+    }
+
+    /// Makes later work on this stream wait for everything that was enqueued on `last`, a stream that
+    /// is being captured, before its capture began.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`] if that point is not known; or the driver's.
+    fn wait_before_capture(&self, last: &Self) -> Result<(), Error> {
+        last.synchronize()
+    }
 }
 
 /// One contiguous block of memory on one device, freed when dropped.

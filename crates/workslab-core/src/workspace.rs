@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::capture::Captures;
 use crate::counter::ShardedCounter;
 use crate::error::Holder;
 use crate::fork;
 use crate::gate::{Gate, GateState, Occupant, Patience, Refusal};
 use crate::guard::GuardViolation;
 use crate::lease::{Lease, Program};
-use crate::platform::{DeviceSlab, Platform, Stream};
+use crate::platform::{CaptureId, DeviceSlab, Platform, Stream};
 use crate::reservation::ReservationRecord;
 use crate::sync::MutexGuard;
 use crate::{
@@ -72,6 +73,7 @@ pub(crate) struct ProgramRecord {
 /// What the gate's mutex protects.
 pub(crate) struct Inside<P: Platform> {
     tail: Tail<P>,
+    pub(crate) captures: Captures<P>,
     pub(crate) reservations: Vec<ReservationRecord>,
     /// Offset at which the reservations begin; leases see what is below.
     pub(crate) reserved_from: usize,
@@ -146,6 +148,7 @@ impl<P: Platform> Workspace<P> {
             event,
             gate: Gate::new(Inside {
                 tail: Tail::Idle,
+                captures: Captures::default(),
                 reservations: Vec::new(),
                 reserved_from: size,
                 programs: Vec::new(),
@@ -193,10 +196,16 @@ impl<P: Platform> Workspace<P> {
     /// enqueued on its own. On the same stream that costs no driver call, on another one event
     /// record and one wait; the host does not block for it.
     ///
+    /// On a stream that is **captured** into a graph nothing runs yet, so nothing is waited for, and
+    /// the next holder outside of the capture does not wait either. Within one capture a lease on
+    /// another stream adds an edge to the graph. Whoever launches the graph does so under a lease of
+    /// the same workspace: to the workspace, the launch is the work.
+    ///
     /// # Errors
     /// [`Error::AlreadyLeased`] if this thread has it already; [`Error::WrongDevice`] for a stream
     /// of another device; [`Error::Guard`] for a violation that nobody was told of;
-    /// [`Error::Forked`]; or the driver's, and then no lease is held.
+    /// [`Error::Forked`]; [`Error::Capturing`] in guard mode on a stream that is captured, or if the
+    /// last holder's work is on such a stream; or the driver's, and then no lease is held.
     #[inline]
     pub fn lease<'w>(&'w self, stream: &'w P::Stream) -> Result<Lease<'w, P>, Error> {
         self.enter(stream, None, Patience::Endless)
@@ -282,6 +291,10 @@ impl<P: Platform> Workspace<P> {
         &self.slab
     }
 
+    pub(crate) fn create_event(&self) -> Result<P::Event, Error> {
+        self.platform.create_event(self.device)
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -334,6 +347,7 @@ impl<P: Platform> Workspace<P> {
     ) -> Result<Lease<'w, P>, Error> {
         self.check_process()?;
         self.check_stream(stream)?;
+        let captured = stream.capture()?;
         let mut state = match self.gate.enter(program, patience) {
             Ok(state) => state,
             Err((refusal, state)) => return Err(self.refuse(refusal, &state, patience)),
@@ -342,10 +356,14 @@ impl<P: Platform> Workspace<P> {
             self.gate.leave(state);
             return Err(error);
         }
-        let same_stream =
-            matches!(&state.inside.tail, Tail::Stream(tail) if tail.id() == stream.id());
-        if !same_stream {
-            state = self.hand_over(state, stream)?;
+        if let Some(capture) = captured {
+            state = self.enter_capture(state, stream, capture)?;
+        } else {
+            let same_stream =
+                matches!(&state.inside.tail, Tail::Stream(tail) if tail.id() == stream.id());
+            if !same_stream {
+                state = self.hand_over(state, stream)?;
+            }
         }
         let inside = &mut state.inside;
         inside.leases += 1;
@@ -354,7 +372,7 @@ impl<P: Platform> Workspace<P> {
         }
         let limit = self.base + inside.reserved_from;
         drop(state);
-        Ok(Lease::new(self, stream, program, limit))
+        Ok(Lease::new(self, stream, program, captured, limit))
     }
 
     /// Makes `stream` wait for what the last holder left on another stream. The caller is inside
@@ -369,10 +387,7 @@ impl<P: Platform> Workspace<P> {
         drop(state);
         let ordered = match &tail {
             Tail::Idle => Ok(false),
-            Tail::Stream(last) => last
-                .record(&self.event)
-                .and_then(|()| stream.wait(&self.event))
-                .map(|()| true),
+            Tail::Stream(last) => self.follow(stream, last).map(|()| true),
             Tail::Recorded => stream.wait(&self.event).map(|()| true),
             Tail::Lost(error) => Err(error.clone()),
         };
@@ -403,6 +418,15 @@ impl<P: Platform> Workspace<P> {
         }
     }
 
+    /// Makes `stream` wait for what is on `last`. What a capture has taken down runs with its graph.
+    fn follow(&self, stream: &P::Stream, last: &P::Stream) -> Result<(), Error> {
+        if last.capture()?.is_some() {
+            return stream.wait_before_capture(last);
+        }
+        last.record(&self.event)?;
+        stream.wait(&self.event)
+    }
+
     /// Ends a lease: marks its end on a stream that may be gone soon, takes the books up to date,
     /// and lets the next one in.
     #[inline]
@@ -410,10 +434,14 @@ impl<P: Platform> Workspace<P> {
         &self,
         stream: &P::Stream,
         program: Option<usize>,
+        captured: Option<CaptureId>,
         used: usize,
         trouble: Option<Error>,
     ) {
-        let mark = if stream.is_owned() {
+        if let Some(capture) = captured {
+            self.leave_capture(stream, capture);
+        }
+        let mark = if stream.is_owned() || captured.is_some() {
             None
         } else {
             Some(self.mark_end(stream))
@@ -436,7 +464,18 @@ impl<P: Platform> Workspace<P> {
 
     #[cold]
     fn mark_end(&self, stream: &P::Stream) -> Tail<P> {
-        let Err(error) = stream.record(&self.event) else {
+        // In a capture that began during the lease the mark would mark a point of the graph.
+        let marked = match stream.capture() {
+            Ok(None) => stream.record(&self.event),
+            Ok(Some(_)) => Err(Error::Capturing {
+                platform: P::NAME,
+                device: self.device,
+                what: "a lease that was taken before the capture of its stream cannot end",
+                advice: "end the lease before the capture begins, or after it has ended",
+            }),
+            Err(error) => Err(error),
+        };
+        let Err(error) = marked else {
             return Tail::Recorded;
         };
         // No mark could be left, so wait here and now rather than let two users overlap.
@@ -462,7 +501,12 @@ impl<P: Platform> Workspace<P> {
             }
         };
         match last {
-            Some(last) => last.synchronize()?,
+            Some(last) if last.capture()?.is_none() => last.synchronize()?,
+            Some(last) => {
+                let stream = self.platform.create_stream(self.device)?;
+                stream.wait_before_capture(&last)?;
+                stream.synchronize()?;
+            }
             None => {
                 let stream = self.platform.default_stream(self.device)?;
                 stream.wait(&self.event)?;

@@ -14,6 +14,11 @@ SAME(CUDA_ERROR_DEINITIALIZED, 4);
 SAME(CU_STREAM_NON_BLOCKING, 1);
 SAME(CU_EVENT_DISABLE_TIMING, 2);
 SAME(CU_DEVICE_ATTRIBUTE_INTEGRATED, 18);
+SAME(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1);
+SAME(CU_STREAM_CAPTURE_STATUS_NONE, 0);
+SAME(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1);
+SAME(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, 1);
+SAME(CU_GRAPH_USER_OBJECT_MOVE, 1);
 
 /* Enums are passed as unsigned int, handles as pointers, addresses as 64 bits. */
 SAME(sizeof(CUresult), sizeof(unsigned int));
@@ -21,6 +26,12 @@ SAME(sizeof(CUdevice_attribute), sizeof(unsigned int));
 SAME(sizeof(CUdevice), sizeof(int));
 SAME(sizeof(CUdeviceptr), 8);
 SAME(sizeof(CUcontext), sizeof(void *));
+SAME(sizeof(CUstreamCaptureMode), sizeof(unsigned int));
+SAME(sizeof(CUstreamCaptureStatus), sizeof(unsigned int));
+SAME(sizeof(cuuint64_t), 8);
+SAME(sizeof(CUgraph), sizeof(void *));
+SAME(sizeof(CUgraphExec), sizeof(void *));
+SAME(sizeof(CUuserObject), sizeof(void *));
 SAME(sizeof(CUstream), sizeof(void *));
 SAME(sizeof(CUevent), sizeof(void *));
 
@@ -52,3 +63,18 @@ CUresult (*const copy)(CUdeviceptr, CUdeviceptr, size_t, CUstream) = cuMemcpyDto
 CUresult (*const fill8)(CUdeviceptr, unsigned char, size_t, CUstream) = cuMemsetD8Async;
 CUresult (*const fill16)(CUdeviceptr, unsigned short, size_t, CUstream) = cuMemsetD16Async;
 CUresult (*const fill32)(CUdeviceptr, unsigned int, size_t, CUstream) = cuMemsetD32Async;
+
+/* Captures and graphs; a driver may lack them. cuStreamGetCaptureInfo_v2 is in every driver since CUDA
+   11.3, but newer headers name only its successor, so its prototype (that of CUDA 11.3's header) is
+   written down here; where the header has one too, the compiler compares the two. */
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **, size_t *);
+CUresult (*const capture)(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **, size_t *) = cuStreamGetCaptureInfo_v2;
+CUresult (*const begin_capture)(CUstream, CUstreamCaptureMode) = cuStreamBeginCapture_v2;
+CUresult (*const end_capture)(CUstream, CUgraph *) = cuStreamEndCapture;
+CUresult (*const instantiate)(CUgraphExec *, CUgraph, unsigned long long) = cuGraphInstantiateWithFlags;
+CUresult (*const launch)(CUgraphExec, CUstream) = cuGraphLaunch;
+CUresult (*const no_executable)(CUgraphExec) = cuGraphExecDestroy;
+CUresult (*const no_graph)(CUgraph) = cuGraphDestroy;
+CUresult (*const object)(CUuserObject *, void *, CUhostFn, unsigned int, unsigned int) = cuUserObjectCreate;
+CUresult (*const no_object)(CUuserObject, unsigned int) = cuUserObjectRelease;
+CUresult (*const keep)(CUgraph, CUuserObject, unsigned int, unsigned int) = cuGraphRetainUserObject;

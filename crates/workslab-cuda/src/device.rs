@@ -108,7 +108,7 @@ impl Cuda {
     }
 
     /// The device's primary context, retained once.
-    fn context(&self, device: DeviceId) -> Result<Context, Error> {
+    pub(crate) fn context(&self, device: DeviceId) -> Result<Context, Error> {
         let handle = self.handle(device)?;
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         let index = device.ordinal() as usize;

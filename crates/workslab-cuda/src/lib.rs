@@ -11,12 +11,14 @@
 mod call;
 mod device;
 mod event;
+mod graph;
 mod slab;
 mod stream;
 mod sys;
 
 pub use device::Cuda;
 pub use event::CudaEvent;
+pub use graph::{CudaCapture, CudaExecutable, CudaGraph};
 pub use slab::CudaSlab;
 pub use stream::CudaStream;
 

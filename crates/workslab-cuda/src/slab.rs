@@ -133,6 +133,7 @@ unsafe impl DeviceSlab for CudaSlab {
 
     unsafe fn write(&self, stream: &CudaStream, offset: usize, source: &[u8]) -> Result<(), Error> {
         check_range(offset, source.len(), self.len)?;
+        stream.refuse_capture("memory cannot be copied from the host")?;
         let (to, from, len) = (self.at(offset), source.as_ptr().cast(), source.len());
         self.copy_async("cuMemcpyHtoDAsync", len, || {
             // SAFETY: the range has been checked, and the source is kept until the copy is done.
@@ -149,6 +150,7 @@ unsafe impl DeviceSlab for CudaSlab {
         destination: &mut [u8],
     ) -> Result<(), Error> {
         check_range(offset, destination.len(), self.len)?;
+        stream.refuse_capture("memory cannot be copied to the host")?;
         let len = destination.len();
         let (to, from) = (destination.as_mut_ptr().cast(), self.at(offset));
         self.copy_async("cuMemcpyDtoHAsync", len, || {

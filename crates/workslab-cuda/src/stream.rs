@@ -1,14 +1,17 @@
 //! Queues of work of a device: one's own, its default one, and those of other libraries.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::sys::CUstream;
-use workslab_core::{DeviceId, Error, Stream, StreamId};
+use workslab_core::{CaptureId, DeviceId, Error, Stream, StreamId};
 
+use crate::NAME;
 use crate::call::{Context, Current, DEINITIALIZED};
 use crate::event::CudaEvent;
+use crate::graph::CudaCapture;
+use crate::sys::Handle;
 
 /// `CU_STREAM_NON_BLOCKING`: not ordered with the device's default stream.
 const NON_BLOCKING: std::ffi::c_uint = 1;
@@ -17,6 +20,14 @@ const NON_BLOCKING: std::ffi::c_uint = 1;
 /// streams are their handles, addresses or the small numbers of special streams, and have neither.
 const OWN: u64 = 1 << 63;
 const DEFAULT: u64 = 1 << 62;
+
+/// `cuStreamCaptureModeThreadLocal`: a capture rules out calls that could wait for the device, but on
+/// its own thread only.
+const THREAD_LOCAL: std::ffi::c_uint = 1;
+
+/// How many captures began here and go on. While there are none, no own stream is captured, and the
+/// driver need not be asked.
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
 /// A stream of a device. Clones name the same queue; an own one is destroyed with its last clone.
 #[derive(Clone)]
@@ -35,6 +46,8 @@ enum Raw {
 }
 
 struct Own {
+    /// The last capture that began on the stream, and what was recorded right before.
+    before: Mutex<Option<(CaptureId, Arc<CudaEvent>)>>,
     context: Context,
     raw: CUstream,
 }
@@ -59,7 +72,11 @@ impl CudaStream {
         Ok(Self {
             context,
             id: StreamId(NEXT.fetch_add(1, Ordering::Relaxed)),
-            raw: Raw::Own(Arc::new(Own { context, raw })),
+            raw: Raw::Own(Arc::new(Own {
+                before: Mutex::new(None),
+                context,
+                raw,
+            })),
         })
     }
 
@@ -81,6 +98,101 @@ impl CudaStream {
             id: StreamId(raw.addr() as u64),
             raw: Raw::Lent(raw),
         }
+    }
+
+    /// Begins to capture the stream into a graph. Leases are taken as ever during it: see
+    /// [`Workspace::lease`](workslab_core::Workspace::lease). Own streams that join the capture, by
+    /// waiting for an event, are seen to be in it; a capture that another library begins on an own
+    /// stream is not.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`] for the default stream, which cannot be captured; [`Error::Unavailable`]
+    /// if the driver is too old for it; or the driver's.
+    pub fn begin_capture(&self) -> Result<CudaCapture<'_>, Error> {
+        let functions = self.context.functions;
+        let begin =
+            functions.later(functions.cuStreamBeginCapture_v2, "cuStreamBeginCapture_v2")?;
+        if matches!(self.raw, Raw::Default) {
+            return Err(self.refusal(
+                "the default stream cannot be captured",
+                "capture a stream of your own, or one that another library lends",
+            ));
+        }
+        let before = CudaEvent::create(self.context)?;
+        self.record(&before)?;
+        // SAFETY: the handle is alive.
+        let code = unsafe { begin(self.raw(), THREAD_LOCAL) };
+        self.context.check("cuStreamBeginCapture_v2", code)?;
+        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        let capture = CudaCapture::new(self);
+        if let (Raw::Own(own), Some(id)) = (&self.raw, self.ask_for_capture()?) {
+            let mut kept = own.before.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = Some((id, Arc::new(before)));
+        }
+        Ok(capture)
+    }
+
+    /// Ends a capture that `begin_capture` began, whatever came of it.
+    pub(crate) fn end_capture(&self) -> Result<Handle, Error> {
+        let functions = self.context.functions;
+        let end = functions.later(functions.cuStreamEndCapture, "cuStreamEndCapture")?;
+        let mut graph: Handle = std::ptr::null_mut();
+        // SAFETY: the handle is alive, and the call writes to `graph` only.
+        let code = unsafe { end(self.raw(), &raw mut graph) };
+        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+        self.context.check("cuStreamEndCapture", code)?;
+        Ok(graph)
+    }
+
+    #[cold]
+    fn ask_for_capture(&self) -> Result<Option<CaptureId>, Error> {
+        let functions = self.context.functions;
+        let Some(ask) = functions.cuStreamGetCaptureInfo_v2 else {
+            return Ok(None); // no captures in this driver
+        };
+        let (mut status, mut id) = (0, 0);
+        let null = || std::ptr::null_mut::<Handle>();
+        // SAFETY: the handle is alive, and the call writes to its two arguments only.
+        let code = unsafe {
+            ask(
+                self.raw(),
+                &raw mut status,
+                &raw mut id,
+                null(),
+                null().cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.context.check("cuStreamGetCaptureInfo", code)?;
+        match status {
+            0 => Ok(None),
+            1 => Ok(Some(CaptureId(id))),
+            _ => Err(self.refusal(
+                "work cannot be enqueued, for an earlier fault has spoilt the capture,",
+                "end the capture and look at its error",
+            )),
+        }
+    }
+
+    /// Refuses what makes no sense in a graph.
+    pub(crate) fn refuse_capture(&self, what: &'static str) -> Result<(), Error> {
+        match self.capture()? {
+            None => Ok(()),
+            Some(_) => Err(self.refusal(what, "do it before the capture or after it")),
+        }
+    }
+
+    fn refusal(&self, what: &'static str, advice: &'static str) -> Error {
+        Error::Capturing {
+            platform: NAME,
+            device: self.context.device,
+            what,
+            advice,
+        }
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        self.context
     }
 
     /// The stream's `CUstream`.
@@ -144,6 +256,33 @@ unsafe impl Stream for CudaStream {
         // SAFETY: the handle is alive.
         let code = unsafe { (self.context.functions.cuStreamSynchronize)(self.raw()) };
         self.context.check("cuStreamSynchronize", code)
+    }
+
+    fn capture(&self) -> Result<Option<CaptureId>, Error> {
+        match self.raw {
+            // What is enqueued on it would have to wait for blocking streams; no graph can do that.
+            Raw::Default => Ok(None),
+            Raw::Own(_) if CAPTURES.load(Ordering::Relaxed) == 0 => Ok(None),
+            Raw::Own(_) | Raw::Lent(_) => self.ask_for_capture(),
+        }
+    }
+
+    fn wait_before_capture(&self, last: &Self) -> Result<(), Error> {
+        let now = last.capture()?;
+        let before = match &last.raw {
+            Raw::Own(own) => {
+                let kept = own.before.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.clone().filter(|(id, _)| now == Some(*id))
+            }
+            Raw::Default | Raw::Lent(_) => None,
+        };
+        match before {
+            Some((_, before)) => self.wait(&before),
+            None => Err(self.refusal(
+                "the last holder's stream joined a capture, and what it did before is not known to be done",
+                "end the capture first",
+            )),
+        }
     }
 }
 

@@ -13,6 +13,12 @@ use crate::NAME;
 /// A code as the driver returns it: an integer, whatever it is.
 pub(crate) type Code = c_uint;
 
+/// A graph, one that can be launched, or an object that a graph keeps alive.
+pub(crate) type Handle = *mut c_void;
+
+/// What the driver calls when nobody needs an object any more.
+pub(crate) type Destroy = unsafe extern "C" fn(*mut c_void);
+
 driver_functions! {
     platform NAME, needs "CUDA 11.0";
     fn cuInit(flags: c_uint) -> Code;
@@ -42,6 +48,17 @@ driver_functions! {
     fn cuMemsetD8Async(to: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Code;
     fn cuMemsetD16Async(to: CUdeviceptr, value: u16, count: usize, stream: CUstream) -> Code;
     fn cuMemsetD32Async(to: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) -> Code;
+    optional;
+    fn cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint) -> Code;
+    fn cuStreamEndCapture(stream: CUstream, graph: *mut Handle) -> Code;
+    fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: *mut c_uint, id: *mut u64, graph: *mut Handle, nodes: *mut *const Handle, count: *mut usize) -> Code;
+    fn cuGraphInstantiateWithFlags(executable: *mut Handle, graph: Handle, flags: u64) -> Code;
+    fn cuGraphLaunch(executable: Handle, stream: CUstream) -> Code;
+    fn cuGraphExecDestroy(executable: Handle) -> Code;
+    fn cuGraphDestroy(graph: Handle) -> Code;
+    fn cuUserObjectCreate(object: *mut Handle, value: *mut c_void, destroy: Destroy, references: c_uint, flags: c_uint) -> Code;
+    fn cuUserObjectRelease(object: Handle, count: c_uint) -> Code;
+    fn cuGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) -> Code;
 }
 
 /// The driver of this process, loaded when it is first asked for. A failure is not kept.
@@ -102,7 +119,7 @@ mod tests {
             .filter_map(|line| line.strip_prefix("    fn cu")?.split_once('('))
             .map(|(name, _)| name)
             .collect();
-        assert_eq!(functions.len(), 27);
+        assert_eq!(functions.len(), 37);
         for function in functions {
             assert!(check.contains(&format!("= cu{function};")), "cu{function}");
         }

@@ -98,7 +98,8 @@ pub fn missing(platform: &'static str, library: &str, function: &str, needs: &st
     }
 }
 
-/// Declares a table of a driver's functions, to be found in a loaded library.
+/// Declares a table of a driver's functions, to be found in a loaded library. Those behind `optional`
+/// came to the driver later, and are `None` where it lacks them.
 ///
 /// Calling one through the table costs what a call through the linker's table costs.
 #[macro_export]
@@ -106,11 +107,15 @@ macro_rules! driver_functions {
     (
         platform $platform:expr, needs $needs:literal;
         $( fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty; )*
+        optional;
+        $( fn $later:ident($($later_argument:ident: $later_type:ty),* $(,)?) -> $later_result:ty; )*
     ) => {
         /// The functions of a loaded driver.
         #[allow(non_snake_case, reason = "the driver's own names")]
         pub(crate) struct Functions {
             $( pub(crate) $name: unsafe extern "C" fn($($argument: $type),*) -> $result, )*
+            $( pub(crate) $later:
+                Option<unsafe extern "C" fn($($later_argument: $later_type),*) -> $later_result>, )*
             /// Where they came from.
             pub(crate) library: String,
             /// A driver has threads and exit handlers of its own: it is never unloaded.
@@ -127,6 +132,11 @@ macro_rules! driver_functions {
                         *symbol.map_err(|_| {
                             $crate::missing($platform, &path, stringify!($name), $needs)
                         })?
+                    }, )*
+                    $( $later: {
+                        // SAFETY: as above.
+                        let symbol = unsafe { library.get(stringify!($later)) };
+                        symbol.ok().map(|symbol| *symbol)
                     }, )*
                     library: path,
                     _loaded: ::std::mem::ManuallyDrop::new(library),

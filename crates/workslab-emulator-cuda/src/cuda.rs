@@ -37,7 +37,20 @@ macro_rules! begin_in_context {
     }};
 }
 
-fn stream_of(handle: *mut c_void) -> StreamId {
+/// As [`begin`], and gives the device on whose behalf a call on the stream is made.
+macro_rules! begin_for {
+    ($stream:expr) => {{
+        begin!();
+        match device_for($stream) {
+            Some(device) => device,
+            None => return INVALID_CONTEXT,
+        }
+    }};
+}
+
+pub(crate) use {begin, begin_for};
+
+pub(crate) fn stream_of(handle: *mut c_void) -> StreamId {
     StreamId(handle.addr() as u64)
 }
 
@@ -45,7 +58,7 @@ fn event_of(handle: *mut c_void) -> EventId {
     EventId(handle.addr() as u64)
 }
 
-fn handle(id: u64) -> *mut c_void {
+pub(crate) fn handle(id: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(id as usize)
 }
 
@@ -207,7 +220,7 @@ extern "C" fn cuStreamDestroy_v2(stream: *mut c_void) -> c_int {
 
 /// The device on whose behalf a call on a stream is made: a stream knows its own, but the default
 /// stream is that of the current context.
-fn device_for(stream: *mut c_void) -> Option<u32> {
+pub(crate) fn device_for(stream: *mut c_void) -> Option<u32> {
     match current_device() {
         None if !stream.is_null() => Some(0),
         current => current,
@@ -216,30 +229,22 @@ fn device_for(stream: *mut c_void) -> Option<u32> {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> c_int {
-    begin!();
-    match device_for(stream) {
-        Some(device) => {
-            result(driver().synchronize_stream("cuStreamSynchronize", device, stream_of(stream)))
-        }
-        None => INVALID_CONTEXT,
-    }
+    let device = begin_for!(stream);
+    result(driver().synchronize_stream("cuStreamSynchronize", device, stream_of(stream)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, flags: c_uint) -> c_int {
-    begin!();
+    let device = begin_for!(stream);
     if flags != 0 {
         return INVALID_VALUE;
     }
-    match device_for(stream) {
-        Some(device) => result(driver().wait(
-            "cuStreamWaitEvent",
-            device,
-            stream_of(stream),
-            event_of(event),
-        )),
-        None => INVALID_CONTEXT,
-    }
+    result(driver().wait(
+        "cuStreamWaitEvent",
+        device,
+        stream_of(stream),
+        event_of(event),
+    ))
 }
 
 #[unsafe(no_mangle)]
@@ -260,13 +265,8 @@ extern "C" fn cuEventDestroy_v2(event: *mut c_void) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventRecord(event: *mut c_void, stream: *mut c_void) -> c_int {
-    begin!();
-    match device_for(stream) {
-        Some(device) => {
-            result(driver().record("cuEventRecord", device, event_of(event), stream_of(stream)))
-        }
-        None => INVALID_CONTEXT,
-    }
+    let device = begin_for!(stream);
+    result(driver().record("cuEventRecord", device, event_of(event), stream_of(stream)))
 }
 
 #[unsafe(no_mangle)]

@@ -19,6 +19,7 @@ pub(crate) fn code(code: Code) -> c_int {
         Code::NotReady => 600,
         // CUDA_ERROR_DEVICE_UNAVAILABLE, which cust's enum does not have.
         Code::DeviceLost => 46,
+        Code::Capture(fault) => fault as c_int,
         Code::Injected(code) => code,
         _ => 999,
     }
@@ -44,6 +45,15 @@ fn name(code: c_int) -> Option<&'static CStr> {
         600 => c"CUDA_ERROR_NOT_READY",
         700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
         719 => c"CUDA_ERROR_LAUNCH_FAILED",
+        900 => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        901 => c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        902 => c"CUDA_ERROR_STREAM_CAPTURE_MERGE",
+        903 => c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+        904 => c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+        905 => c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+        906 => c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+        907 => c"CUDA_ERROR_CAPTURED_EVENT",
+        908 => c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
         999 => c"CUDA_ERROR_UNKNOWN",
         _ => return None,
     })

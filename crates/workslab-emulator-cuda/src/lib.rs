@@ -7,6 +7,7 @@
 
 mod cuda;
 mod error;
+mod graph;
 mod state;
 
 workslab_emulator::export_control!();

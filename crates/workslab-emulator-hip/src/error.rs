@@ -16,6 +16,7 @@ pub(crate) fn code(code: Code) -> c_int {
         Code::NotReady => 600,
         // What a program sees of a device that has gone.
         Code::DeviceLost => 719,
+        Code::Capture(fault) => fault as c_int,
         Code::Injected(code) => code,
         _ => 999,
     }
@@ -41,6 +42,15 @@ fn name(code: c_int) -> &'static CStr {
         700 => c"hipErrorIllegalAddress",
         719 => c"hipErrorLaunchFailure",
         801 => c"hipErrorNotSupported",
+        900 => c"hipErrorStreamCaptureUnsupported",
+        901 => c"hipErrorStreamCaptureInvalidated",
+        902 => c"hipErrorStreamCaptureMerge",
+        903 => c"hipErrorStreamCaptureUnmatched",
+        904 => c"hipErrorStreamCaptureUnjoined",
+        905 => c"hipErrorStreamCaptureIsolation",
+        906 => c"hipErrorStreamCaptureImplicit",
+        907 => c"hipErrorCapturedEvent",
+        908 => c"hipErrorStreamCaptureWrongThread",
         999 => c"hipErrorUnknown",
         _ => c"hipErrorUnknown",
     }

@@ -18,7 +18,7 @@ const DEVICE_TO_DEVICE: c_int = 3;
 /// `hipDeviceAttribute_t`, those that a program asks for here.
 const ATTRIBUTE_INTEGRATED: c_int = 16;
 
-fn stream_of(handle: *mut c_void) -> StreamId {
+pub(crate) fn stream_of(handle: *mut c_void) -> StreamId {
     StreamId(handle.addr() as u64)
 }
 
@@ -26,7 +26,7 @@ fn event_of(handle: *mut c_void) -> EventId {
     EventId(handle.addr() as u64)
 }
 
-fn handle(id: u64) -> *mut c_void {
+pub(crate) fn handle(id: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(id as usize)
 }
 

@@ -6,6 +6,7 @@
 //! `workslab_emulator_*`, by which tests count calls and inject faults.
 
 mod error;
+mod graph;
 mod hip;
 mod state;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::capture::{CaptureMode, CaptureStatus, Destructor};
 use crate::faults::{Fault, Faults};
 use crate::world::{Code, Violation, World};
 pub use crate::world::{EventId, StreamId};
@@ -217,6 +218,13 @@ impl Driver {
             eprintln!("workslab emulator: {violation}");
             std::process::abort();
         }
+        let due = std::mem::take(&mut state.world.graphs.due);
+        drop(state);
+        for destructor in due {
+            // SAFETY: whoever made the object promised that it may be called, once, and it is not
+            // kept anywhere any more.
+            unsafe { (destructor.function)(destructor.argument) };
+        }
         outcome
     }
 
@@ -365,6 +373,129 @@ impl Driver {
         self.call(name, |world| match world.query(name, event)? {
             true => Ok(()),
             false => Err(Code::NotReady),
+        })
+    }
+
+    /// Begins to capture a stream into a graph.
+    ///
+    /// # Errors
+    /// [`Code::Capture`] for the default stream; [`Code::InvalidValue`] for one that is captured
+    /// already; [`Code::InvalidHandle`].
+    pub fn begin_capture(
+        &self,
+        name: &'static str,
+        device: u32,
+        stream: StreamId,
+        mode: CaptureMode,
+    ) -> Result<(), Code> {
+        self.call(name, |world| {
+            world.begin_capture(name, device, stream, mode)
+        })
+    }
+
+    /// Whether a stream is captured.
+    ///
+    /// # Errors
+    /// [`Code::InvalidHandle`].
+    pub fn capture_status(
+        &self,
+        name: &'static str,
+        device: u32,
+        stream: StreamId,
+    ) -> Result<CaptureStatus, Code> {
+        self.call(name, |world| world.capture_status(name, device, stream))
+    }
+
+    /// Ends a capture and gives its graph.
+    ///
+    /// # Errors
+    /// [`Code::Capture`], which says what was wrong with it; [`Code::InvalidValue`] for a stream that
+    /// is not captured.
+    pub fn end_capture(
+        &self,
+        name: &'static str,
+        device: u32,
+        stream: StreamId,
+    ) -> Result<u64, Code> {
+        self.call(name, |world| world.end_capture(name, device, stream))
+    }
+
+    /// Makes a graph that can be launched of one that was captured.
+    ///
+    /// # Errors
+    /// [`Code::InvalidValue`] for a handle that is no graph's.
+    pub fn instantiate(&self, name: &'static str, graph: u64) -> Result<u64, Code> {
+        self.call(name, |world| world.instantiate(name, graph))
+    }
+
+    /// Enqueues a graph's work, behind its last launch.
+    ///
+    /// # Errors
+    /// As [`Driver::instantiate`], and as [`Driver::fill`] for each of its nodes.
+    pub fn launch(
+        &self,
+        name: &'static str,
+        device: u32,
+        executable: u64,
+        stream: StreamId,
+    ) -> Result<(), Code> {
+        self.call(name, |world| world.launch(name, device, executable, stream))
+    }
+
+    /// Destroys a graph; what was made of it stays.
+    ///
+    /// # Errors
+    /// As [`Driver::instantiate`].
+    pub fn destroy_graph(&self, name: &'static str, graph: u64) -> Result<(), Code> {
+        self.call(name, |world| world.destroy_graph(name, graph))
+    }
+
+    /// Destroys a graph that can be launched, after its last launch.
+    ///
+    /// # Errors
+    /// As [`Driver::instantiate`].
+    pub fn destroy_executable(&self, name: &'static str, executable: u64) -> Result<(), Code> {
+        self.call(name, |world| world.destroy_executable(name, executable))
+    }
+
+    /// Makes an object whose destructor runs when its last reference goes, on whichever thread.
+    ///
+    /// # Errors
+    /// [`Code::InvalidValue`] for no references.
+    ///
+    /// # Safety
+    /// The destructor may be called with its argument, once, at any time from then on.
+    pub unsafe fn create_object(
+        &self,
+        name: &'static str,
+        destructor: Destructor,
+        references: u32,
+    ) -> Result<u64, Code> {
+        self.call(name, |world| world.create_object(destructor, references))
+    }
+
+    /// Takes back references to an object that the caller holds.
+    ///
+    /// # Errors
+    /// [`Code::InvalidValue`] for a handle that names nothing.
+    pub fn release_object(&self, name: &'static str, object: u64, count: u32) -> Result<(), Code> {
+        self.call(name, |world| world.release_object(name, object, count))
+    }
+
+    /// Gives a graph `count` references to an object, the caller's or new ones.
+    ///
+    /// # Errors
+    /// [`Code::InvalidValue`] for a handle that names nothing.
+    pub fn retain_in_graph(
+        &self,
+        name: &'static str,
+        graph: u64,
+        object: u64,
+        count: u32,
+        moves: bool,
+    ) -> Result<(), Code> {
+        self.call(name, |world| {
+            world.retain_in_graph(name, graph, object, count, moves)
         })
     }
 

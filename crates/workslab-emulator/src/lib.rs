@@ -15,6 +15,7 @@
 //! one: what one of them has waited for, the others are taken to know of.
 
 pub mod abi;
+mod capture;
 mod clock;
 mod driver;
 mod faults;
@@ -22,6 +23,7 @@ pub mod process;
 mod shadow;
 mod world;
 
+pub use capture::{CaptureFault, CaptureMode, CaptureStatus, Destructor};
 pub use driver::{Driver, Options};
 pub use faults::Fault;
 pub use world::{Code, EventId, StreamId, Violation};

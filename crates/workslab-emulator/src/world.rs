@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use thiserror::Error;
 
+use crate::capture::{CaptureFault, Captured, Graphs};
 use crate::clock::Clock;
 use crate::shadow::{Access, Shadow};
 
@@ -28,6 +29,8 @@ pub enum Code {
     NotReady,
     /// The device has gone.
     DeviceLost,
+    /// Something that cannot be while a stream is captured.
+    Capture(CaptureFault),
     /// A fault that was asked for, with its code.
     Injected(i32),
 }
@@ -121,7 +124,7 @@ pub enum Violation {
 }
 
 /// Names a stream among all devices: a default stream has no id of its own.
-type Key = (u32, StreamId);
+pub(crate) type Key = (u32, StreamId);
 
 struct Device {
     memory: usize,
@@ -143,13 +146,14 @@ unsafe impl Send for Allocation {}
 
 /// A range of host memory that a caller lends until the work is done.
 #[derive(Clone, Copy)]
-struct HostRange(*mut u8);
+pub(crate) struct HostRange(*mut u8);
 
 // SAFETY: whoever enqueues a copy promises that the range stays until the copy is done, on whichever
 // thread that happens.
 unsafe impl Send for HostRange {}
 
-enum Action {
+#[derive(Clone)]
+pub(crate) enum Action {
     /// Only a point to wait for.
     Nothing,
     Fill {
@@ -180,33 +184,38 @@ struct Work {
     action: Action,
 }
 
-struct Stream {
+pub(crate) struct Stream {
     slot: usize,
     /// Whether the device's default stream waits for it, and it for the default stream.
     blocking: bool,
     queue: VecDeque<Work>,
-    enqueued: u64,
+    pub(crate) enqueued: u64,
     done: u64,
-    clock: Clock,
+    pub(crate) clock: Clock,
     destroyed: bool,
+    /// The capture it is in.
+    pub(crate) capture: Option<u64>,
 }
 
 #[derive(Clone, Default)]
-struct Event {
+pub(crate) struct Event {
     device: u32,
     /// The point that was recorded last, and what its stream had seen by then.
     recorded: Option<(Key, u64, Clock)>,
+    /// The point of a capture, if it was recorded in one last.
+    pub(crate) captured: Option<Captured>,
     destroyed: bool,
 }
 
 pub(crate) struct World {
     devices: Vec<Device>,
     allocations: BTreeMap<usize, Allocation>,
-    streams: HashMap<Key, Stream>,
+    pub(crate) streams: HashMap<Key, Stream>,
     events: HashMap<EventId, Event>,
+    pub(crate) graphs: Graphs,
     /// What the host has waited for.
     host: Clock,
-    next_handle: u64,
+    pub(crate) next_handle: u64,
     next_slot: usize,
     /// Slots of destroyed streams whose work the host has seen: nothing can race with it any more.
     free_slots: Vec<usize>,
@@ -217,7 +226,8 @@ pub(crate) struct World {
 }
 
 /// An access that is about to be enqueued: an address range, and whether it is a write.
-struct Touch {
+#[derive(Clone)]
+pub(crate) struct Touch {
     range: Range<usize>,
     write: bool,
 }
@@ -235,6 +245,7 @@ impl World {
             allocations: BTreeMap::new(),
             streams: HashMap::new(),
             events: HashMap::new(),
+            graphs: Graphs::default(),
             host: Clock::default(),
             next_handle: 1,
             next_slot: 0,
@@ -292,6 +303,7 @@ impl World {
         /// What new memory is full of: nobody may count on zeros.
         const GARBAGE: u8 = 0xEB;
         let number = self.call_number;
+        self.check_unsafe_call()?;
         let state = self.device(device)?;
         if len == 0 {
             return Ok(0);
@@ -336,7 +348,8 @@ impl World {
             );
         };
         let device = allocation.device;
-        self.synchronize_device(device)?;
+        self.check_unsafe_call()?;
+        self.finish_device(device)?;
         if let Some(allocation) = self.allocations.remove(&address) {
             // SAFETY: allocated with this layout, and no work on it is left.
             unsafe { std::alloc::dealloc(allocation.memory.as_ptr(), allocation.layout) };
@@ -377,7 +390,7 @@ impl World {
         Ok(id)
     }
 
-    fn take_slot(&mut self) -> usize {
+    pub(crate) fn take_slot(&mut self) -> usize {
         self.free_slots.pop().unwrap_or_else(|| {
             self.next_slot += 1;
             self.next_slot - 1
@@ -390,6 +403,7 @@ impl World {
         stream: StreamId,
     ) -> Result<(), Code> {
         let key = self.find_stream(call, stream)?;
+        self.leave_capture(key);
         // Its work goes on, so it stays until the last of it is done.
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.destroyed = true;
@@ -417,7 +431,11 @@ impl World {
 
     /// The stream of this id that lives on any device but for the default stream, which is the given
     /// device's.
-    fn find_stream(&mut self, call: &'static str, stream: StreamId) -> Result<Key, Code> {
+    pub(crate) fn find_stream(
+        &mut self,
+        call: &'static str,
+        stream: StreamId,
+    ) -> Result<Key, Code> {
         let devices = self.device_count();
         let found = (0..devices)
             .map(|device| (device, stream))
@@ -436,7 +454,7 @@ impl World {
     }
 
     /// A stream of any device; the default stream is the current device's.
-    fn stream_anywhere(
+    pub(crate) fn stream_anywhere(
         &mut self,
         call: &'static str,
         device: u32,
@@ -451,7 +469,7 @@ impl World {
     }
 
     /// The stream as the current device sees it: one of another device is refused.
-    fn stream_on(
+    pub(crate) fn stream_on(
         &mut self,
         call: &'static str,
         device: u32,
@@ -487,6 +505,7 @@ impl World {
         stream: StreamId,
     ) -> Result<(), Code> {
         let key = self.stream_anywhere(call, device, stream)?;
+        self.check_not_captured(key)?;
         let after = self.implicit_order(key);
         for (other, point) in after {
             self.run(other, point);
@@ -500,6 +519,16 @@ impl World {
     }
 
     pub(crate) fn synchronize_device(&mut self, device: u32) -> Result<(), Code> {
+        self.check_device(device)?;
+        let mut captured: Vec<Key> = self.captured_streams(device, |_| true);
+        captured.sort_unstable();
+        for key in captured {
+            self.check_not_captured(key)?;
+        }
+        self.finish_device(device)
+    }
+
+    fn finish_device(&mut self, device: u32) -> Result<(), Code> {
         self.check_device(device)?;
         let mut keys: Vec<Key> = self
             .streams
@@ -532,6 +561,7 @@ impl World {
             Event {
                 device,
                 recorded: None,
+                captured: None,
                 destroyed: false,
             },
         );
@@ -543,7 +573,7 @@ impl World {
         Ok(())
     }
 
-    fn event(&mut self, call: &'static str, event: EventId) -> Result<&mut Event, Code> {
+    pub(crate) fn event(&mut self, call: &'static str, event: EventId) -> Result<&mut Event, Code> {
         if self.events.get(&event).is_none_or(|event| event.destroyed) {
             return self.violate(
                 Violation::BadHandle {
@@ -575,10 +605,18 @@ impl World {
                 Code::InvalidHandle,
             );
         }
+        if let Some(point) = self.captured_point(key)? {
+            let event = self.event(call, event)?;
+            event.recorded = None;
+            event.captured = Some(point);
+            return Ok(());
+        }
         self.enqueue(call, key, Action::Nothing, &[])?;
         let stream = &self.streams[&key];
         let recorded = (key, stream.enqueued, stream.clock.clone());
-        self.event(call, event)?.recorded = Some(recorded);
+        let event = self.event(call, event)?;
+        event.recorded = Some(recorded);
+        event.captured = None;
         Ok(())
     }
 
@@ -590,6 +628,9 @@ impl World {
         event: EventId,
     ) -> Result<(), Code> {
         let key = self.stream_anywhere(call, device, stream)?;
+        if self.wait_in_capture(call, key, event)? {
+            return Ok(());
+        }
         let Some((other, point, clock)) = self.event(call, event)?.recorded.clone() else {
             return Ok(()); // an event that was never recorded has happened
         };
@@ -605,6 +646,9 @@ impl World {
 
     /// Whether the event has happened, without doing anything for it.
     pub(crate) fn query(&mut self, call: &'static str, event: EventId) -> Result<bool, Code> {
+        if let Some(point) = self.event(call, event)?.captured.clone() {
+            return Err(self.spoil(point.capture, CaptureFault::CapturedEvent));
+        }
         let Some((key, point, clock)) = self.event(call, event)?.recorded.clone() else {
             return Ok(true);
         };
@@ -695,17 +739,34 @@ impl World {
     }
 
     /// Queues work, after checking what it touches.
-    fn enqueue(
+    pub(crate) fn enqueue(
         &mut self,
         call: &'static str,
         key: Key,
         action: Action,
         touches: &[Touch],
     ) -> Result<(), Code> {
+        self.enqueue_after(call, key, action, touches, Vec::new())
+    }
+
+    /// As [`World::enqueue`], behind points of other streams; their clocks are the caller's business.
+    pub(crate) fn enqueue_after(
+        &mut self,
+        call: &'static str,
+        key: Key,
+        action: Action,
+        touches: &[Touch],
+        points: Vec<(Key, u64)>,
+    ) -> Result<(), Code> {
         for touch in touches {
             self.check_bounds(call, key.0, touch)?;
         }
-        let after = self.implicit_order(key);
+        self.check_implicit(key)?;
+        if self.captured_point(key)?.is_some() {
+            return self.take_down(call, key, action, touches);
+        }
+        let mut after = self.implicit_order(key);
+        after.extend(points);
         let Some(stream) = self.streams.get_mut(&key) else {
             return Err(Code::InvalidHandle);
         };
@@ -825,14 +886,14 @@ impl World {
         }
     }
 
-    fn violate<T>(&mut self, violation: Violation, code: Code) -> Result<T, Code> {
+    pub(crate) fn violate<T>(&mut self, violation: Violation, code: Code) -> Result<T, Code> {
         self.violations.push(violation);
         Err(code)
     }
 
     /// Does a stream's work up to a point, and before that whatever of other streams' it waits for;
     /// nothing else.
-    fn run(&mut self, key: Key, goal: u64) {
+    pub(crate) fn run(&mut self, key: Key, goal: u64) {
         let mut pending = vec![(key, goal)];
         while let Some(&(key, goal)) = pending.last() {
             let next = match self.streams.get(&key) {
@@ -902,8 +963,18 @@ impl World {
     }
 }
 
+impl Event {
+    pub(crate) fn is_never_recorded(&self) -> bool {
+        self.recorded.is_none() && self.captured.is_none()
+    }
+}
+
 impl Stream {
-    fn new(slot: usize, blocking: bool) -> Self {
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.blocking
+    }
+
+    pub(crate) fn new(slot: usize, blocking: bool) -> Self {
         Self {
             slot,
             blocking,
@@ -912,6 +983,7 @@ impl Stream {
             done: 0,
             clock: Clock::default(),
             destroyed: false,
+            capture: None,
         }
     }
 }

@@ -18,11 +18,19 @@ SAME(hipDeviceAttributeIntegrated, 16);
 SAME(hipMemcpyHostToDevice, 1);
 SAME(hipMemcpyDeviceToHost, 2);
 SAME(hipMemcpyDeviceToDevice, 3);
+SAME(hipStreamCaptureModeThreadLocal, 1);
+SAME(hipStreamCaptureStatusNone, 0);
+SAME(hipStreamCaptureStatusActive, 1);
 
 /* Enums are passed as unsigned int, handles as pointers. */
 SAME(sizeof(hipError_t), sizeof(unsigned int));
 SAME(sizeof(hipMemcpyKind), sizeof(unsigned int));
 SAME(sizeof(hipDeviceAttribute_t), sizeof(unsigned int));
+SAME(sizeof(hipStreamCaptureMode), sizeof(unsigned int));
+SAME(sizeof(hipStreamCaptureStatus), sizeof(unsigned int));
+SAME(sizeof(unsigned long long), 8);
+SAME(sizeof(hipGraph_t), sizeof(void *));
+SAME(sizeof(hipGraphExec_t), sizeof(void *));
 SAME(sizeof(hipStream_t), sizeof(void *));
 SAME(sizeof(hipEvent_t), sizeof(void *));
 SAME(sizeof(hipDeviceptr_t), sizeof(void *));
@@ -51,3 +59,22 @@ hipError_t (*const copy)(void *, const void *, size_t, hipMemcpyKind, hipStream_
 hipError_t (*const fill8)(hipDeviceptr_t, unsigned char, size_t, hipStream_t) = hipMemsetD8Async;
 hipError_t (*const fill16)(hipDeviceptr_t, unsigned short, size_t, hipStream_t) = hipMemsetD16Async;
 hipError_t (*const fill32)(hipDeviceptr_t, int, size_t, hipStream_t) = hipMemsetD32Async;
+
+/* Captures and graphs; a driver may lack them. */
+hipError_t (*const begin_capture)(hipStream_t, hipStreamCaptureMode) = hipStreamBeginCapture;
+hipError_t (*const end_capture)(hipStream_t, hipGraph_t *) = hipStreamEndCapture;
+hipError_t (*const capture)(hipStream_t, hipStreamCaptureStatus *, unsigned long long *) = hipStreamGetCaptureInfo;
+hipError_t (*const instantiate)(hipGraphExec_t *, hipGraph_t, hipGraphNode_t *, char *, size_t) = hipGraphInstantiate;
+hipError_t (*const launch)(hipGraphExec_t, hipStream_t) = hipGraphLaunch;
+hipError_t (*const no_executable)(hipGraphExec_t) = hipGraphExecDestroy;
+hipError_t (*const no_graph)(hipGraph_t) = hipGraphDestroy;
+
+/* What keeps a workspace alive with a graph came with HIP 5.3. */
+#if HIP_VERSION_MAJOR > 5 || HIP_VERSION_MINOR >= 3
+SAME(sizeof(hipUserObject_t), sizeof(void *));
+SAME(hipUserObjectNoDestructorSync, 1);
+SAME(hipGraphUserObjectMove, 1);
+hipError_t (*const object)(hipUserObject_t *, void *, hipHostFn_t, unsigned int, unsigned int) = hipUserObjectCreate;
+hipError_t (*const no_object)(hipUserObject_t, unsigned int) = hipUserObjectRelease;
+hipError_t (*const retain)(hipGraph_t, hipUserObject_t, unsigned int, unsigned int) = hipGraphRetainUserObject;
+#endif

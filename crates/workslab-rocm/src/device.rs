@@ -72,6 +72,10 @@ impl Rocm {
         RocmStream::lent(self.functions, device.into(), raw.cast())
     }
 
+    pub(crate) fn functions(&self) -> &'static Functions {
+        self.functions
+    }
+
     fn attribute(&self, device: DeviceId, attribute: hipDeviceAttribute_t) -> Result<i32, Error> {
         let mut value: c_int = 0;
         // SAFETY: the call writes to `value` only.

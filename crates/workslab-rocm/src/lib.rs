@@ -10,12 +10,14 @@
 mod call;
 mod device;
 mod event;
+mod graph;
 mod slab;
 mod stream;
 mod sys;
 
 pub use device::Rocm;
 pub use event::RocmEvent;
+pub use graph::{RocmCapture, RocmExecutable, RocmGraph};
 pub use slab::RocmSlab;
 pub use stream::RocmStream;
 

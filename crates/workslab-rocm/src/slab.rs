@@ -151,6 +151,7 @@ unsafe impl DeviceSlab for RocmSlab {
 
     unsafe fn write(&self, stream: &RocmStream, offset: usize, source: &[u8]) -> Result<(), Error> {
         check_range(offset, source.len(), self.len)?;
+        stream.refuse_capture("memory cannot be copied from the host")?;
         let from = source.as_ptr().cast();
         let kind = hipMemcpyKind::hipMemcpyHostToDevice;
         self.copy_async(stream, self.at(offset), from, source.len(), kind)?;
@@ -165,6 +166,7 @@ unsafe impl DeviceSlab for RocmSlab {
         destination: &mut [u8],
     ) -> Result<(), Error> {
         check_range(offset, destination.len(), self.len)?;
+        stream.refuse_capture("memory cannot be copied to the host")?;
         let to = destination.as_mut_ptr().cast();
         let kind = hipMemcpyKind::hipMemcpyDeviceToHost;
         self.copy_async(stream, to, self.at(offset), destination.len(), kind)?;

@@ -1,15 +1,18 @@
 //! Queues of work of a device: one's own, its default one, and those of other libraries.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hip_sys::hiprt::hipStream_t;
-use workslab_core::{DeviceId, Error, Stream, StreamId};
+use workslab_core::{CaptureId, DeviceId, Error, Stream, StreamId};
 
+use crate::NAME;
 use crate::call::{Current, DEINITIALIZED};
 use crate::event::RocmEvent;
+use crate::graph::RocmCapture;
 use crate::sys::Functions;
+use crate::sys::Handle;
 
 /// `hipStreamNonBlocking`: not ordered with the device's default stream.
 const NON_BLOCKING: std::ffi::c_uint = 1;
@@ -18,6 +21,14 @@ const NON_BLOCKING: std::ffi::c_uint = 1;
 /// streams are their handles, addresses or the small numbers of special streams, and have neither.
 const OWN: u64 = 1 << 63;
 const DEFAULT: u64 = 1 << 62;
+
+/// `hipStreamCaptureModeThreadLocal`: a capture rules out calls that could wait for the device, but on
+/// its own thread only.
+const THREAD_LOCAL: std::ffi::c_uint = 1;
+
+/// How many captures began here and go on. While there are none, no own stream is captured, and the
+/// driver need not be asked.
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
 /// A stream of a device. Clones name the same queue; an own one is destroyed with its last clone.
 #[derive(Clone)]
@@ -37,6 +48,8 @@ enum Raw {
 }
 
 struct Own {
+    /// The last capture that began on the stream, and what was recorded right before.
+    before: Mutex<Option<(CaptureId, Arc<RocmEvent>)>>,
     functions: &'static Functions,
     raw: hipStream_t,
 }
@@ -62,7 +75,11 @@ impl RocmStream {
             functions,
             device,
             id: StreamId(NEXT.fetch_add(1, Ordering::Relaxed)),
-            raw: Raw::Own(Arc::new(Own { functions, raw })),
+            raw: Raw::Own(Arc::new(Own {
+                before: Mutex::new(None),
+                functions,
+                raw,
+            })),
         })
     }
 
@@ -86,6 +103,98 @@ impl RocmStream {
             id: StreamId(raw.addr() as u64),
             raw: Raw::Lent(raw),
         }
+    }
+
+    /// Begins to capture the stream into a graph. Leases are taken as ever during it: see
+    /// [`Workspace::lease`](workslab_core::Workspace::lease). Own streams that join the capture, by
+    /// waiting for an event, are seen to be in it; a capture that another library begins on an own
+    /// stream is not.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`] for the default stream, which cannot be captured; [`Error::Unavailable`]
+    /// if the driver is too old for it; or the driver's.
+    pub fn begin_capture(&self) -> Result<RocmCapture<'_>, Error> {
+        let functions = self.functions;
+        let begin = functions.later(functions.hipStreamBeginCapture, "hipStreamBeginCapture")?;
+        if matches!(self.raw, Raw::Default) {
+            return Err(self.refusal(
+                "the default stream cannot be captured",
+                "capture a stream of your own, or one that another library lends",
+            ));
+        }
+        let before = RocmEvent::create(self.functions, self.device)?;
+        self.record(&before)?;
+        // SAFETY: the handle is alive.
+        let code = unsafe { begin(self.raw(), THREAD_LOCAL) };
+        self.functions
+            .check(self.device, "hipStreamBeginCapture", code)?;
+        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        let capture = RocmCapture::new(self);
+        if let (Raw::Own(own), Some(id)) = (&self.raw, self.ask_for_capture()?) {
+            let mut kept = own.before.lock().unwrap_or_else(PoisonError::into_inner);
+            *kept = Some((id, Arc::new(before)));
+        }
+        Ok(capture)
+    }
+
+    /// Ends a capture that `begin_capture` began, whatever came of it.
+    pub(crate) fn end_capture(&self) -> Result<Handle, Error> {
+        let functions = self.functions;
+        let end = functions.later(functions.hipStreamEndCapture, "hipStreamEndCapture")?;
+        let mut graph: Handle = std::ptr::null_mut();
+        // SAFETY: the handle is alive, and the call writes to `graph` only.
+        let code = unsafe { end(self.raw(), &raw mut graph) };
+        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+        self.functions
+            .check(self.device, "hipStreamEndCapture", code)?;
+        Ok(graph)
+    }
+
+    #[cold]
+    fn ask_for_capture(&self) -> Result<Option<CaptureId>, Error> {
+        let functions = self.functions;
+        let Some(ask) = functions.hipStreamGetCaptureInfo else {
+            return Ok(None); // no captures in this driver
+        };
+        let (mut status, mut id) = (0, 0);
+
+        // SAFETY: the handle is alive, and the call writes to its two arguments only.
+        let code = unsafe { ask(self.raw(), &raw mut status, &raw mut id) };
+        self.functions
+            .check(self.device, "hipStreamGetCaptureInfo", code)?;
+        match status {
+            0 => Ok(None),
+            1 => Ok(Some(CaptureId(id))),
+            _ => Err(self.refusal(
+                "work cannot be enqueued, for an earlier fault has spoilt the capture,",
+                "end the capture and look at its error",
+            )),
+        }
+    }
+
+    /// Refuses what makes no sense in a graph.
+    pub(crate) fn refuse_capture(&self, what: &'static str) -> Result<(), Error> {
+        match self.capture()? {
+            None => Ok(()),
+            Some(_) => Err(self.refusal(what, "do it before the capture or after it")),
+        }
+    }
+
+    fn refusal(&self, what: &'static str, advice: &'static str) -> Error {
+        Error::Capturing {
+            platform: NAME,
+            device: self.device,
+            what,
+            advice,
+        }
+    }
+
+    pub(crate) fn functions(&self) -> &'static Functions {
+        self.functions
+    }
+
+    pub(crate) fn device_id(&self) -> DeviceId {
+        self.device
     }
 
     /// The stream's `hipStream_t`.
@@ -150,6 +259,33 @@ unsafe impl Stream for RocmStream {
         let code = unsafe { (self.functions.hipStreamSynchronize)(self.raw()) };
         self.functions
             .check(self.device, "hipStreamSynchronize", code)
+    }
+
+    fn capture(&self) -> Result<Option<CaptureId>, Error> {
+        match self.raw {
+            // What is enqueued on it would have to wait for blocking streams; no graph can do that.
+            Raw::Default => Ok(None),
+            Raw::Own(_) if CAPTURES.load(Ordering::Relaxed) == 0 => Ok(None),
+            Raw::Own(_) | Raw::Lent(_) => self.ask_for_capture(),
+        }
+    }
+
+    fn wait_before_capture(&self, last: &Self) -> Result<(), Error> {
+        let now = last.capture()?;
+        let before = match &last.raw {
+            Raw::Own(own) => {
+                let kept = own.before.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.clone().filter(|(id, _)| now == Some(*id))
+            }
+            Raw::Default | Raw::Lent(_) => None,
+        };
+        match before {
+            Some((_, before)) => self.wait(&before),
+            None => Err(self.refusal(
+                "the last holder's stream joined a capture, and what it did before is not known to be done",
+                "end the capture first",
+            )),
+        }
     }
 }
 

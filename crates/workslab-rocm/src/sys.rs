@@ -13,6 +13,12 @@ use crate::NAME;
 /// A code as the driver returns it: an integer, whatever it is.
 pub(crate) type Code = c_uint;
 
+/// A graph, one that can be launched, or an object that a graph keeps alive.
+pub(crate) type Handle = *mut c_void;
+
+/// What the driver calls when nobody needs an object any more.
+pub(crate) type Destroy = unsafe extern "C" fn(*mut c_void);
+
 driver_functions! {
     platform NAME, needs "HIP 5.0";
     fn hipRuntimeGetVersion(version: *mut c_int) -> Code;
@@ -37,6 +43,17 @@ driver_functions! {
     fn hipMemsetD8Async(to: *mut c_void, value: u8, count: usize, stream: hipStream_t) -> Code;
     fn hipMemsetD16Async(to: *mut c_void, value: u16, count: usize, stream: hipStream_t) -> Code;
     fn hipMemsetD32Async(to: *mut c_void, value: c_int, count: usize, stream: hipStream_t) -> Code;
+    optional;
+    fn hipStreamBeginCapture(stream: hipStream_t, mode: c_uint) -> Code;
+    fn hipStreamEndCapture(stream: hipStream_t, graph: *mut Handle) -> Code;
+    fn hipStreamGetCaptureInfo(stream: hipStream_t, status: *mut c_uint, id: *mut u64) -> Code;
+    fn hipGraphInstantiate(executable: *mut Handle, graph: Handle, bad: *mut Handle, log: *mut c_char, len: usize) -> Code;
+    fn hipGraphLaunch(executable: Handle, stream: hipStream_t) -> Code;
+    fn hipGraphExecDestroy(executable: Handle) -> Code;
+    fn hipGraphDestroy(graph: Handle) -> Code;
+    fn hipUserObjectCreate(object: *mut Handle, value: *mut c_void, destroy: Destroy, references: c_uint, flags: c_uint) -> Code;
+    fn hipUserObjectRelease(object: Handle, count: c_uint) -> Code;
+    fn hipGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) -> Code;
 }
 
 /// The driver of this process, loaded when it is first asked for. A failure is not kept.
@@ -88,7 +105,7 @@ mod tests {
             .filter_map(|line| line.strip_prefix("    fn hip")?.split_once('('))
             .map(|(name, _)| name)
             .collect();
-        assert_eq!(functions.len(), 22);
+        assert_eq!(functions.len(), 32);
         for function in functions {
             assert!(
                 check.contains(&format!("= hip{function};")),

@@ -39,13 +39,17 @@ pub mod host {
 /// AMD GPUs, through HIP.
 #[cfg(feature = "rocm")]
 pub mod rocm {
-    pub use workslab_rocm::{Rocm, RocmEvent, RocmSlab, RocmStream};
+    pub use workslab_rocm::{
+        Rocm, RocmCapture, RocmEvent, RocmExecutable, RocmGraph, RocmSlab, RocmStream,
+    };
 }
 
 /// NVIDIA GPUs, through CUDA.
 #[cfg(feature = "cuda")]
 pub mod cuda {
-    pub use workslab_cuda::{Cuda, CudaEvent, CudaSlab, CudaStream};
+    pub use workslab_cuda::{
+        Cuda, CudaCapture, CudaEvent, CudaExecutable, CudaGraph, CudaSlab, CudaStream,
+    };
 }
 
 #[cfg(not(any(feature = "host", feature = "rocm", feature = "cuda")))]
