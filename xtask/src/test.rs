@@ -5,7 +5,17 @@ use crate::command::{self, cargo, root, target};
 /// Unit tests, the matrix, documentation tests, and every example to its end on every platform.
 pub fn run() -> Result<(), String> {
     println!("backends: host; rocm on an emulated libamdhip64; cuda on an emulated libcuda");
-    command::run(cargo().args(["test", "--workspace", "--locked"]))?;
+    command::run(
+        cargo()
+            .args(["test", "--workspace", "--locked"])
+            .args(["--exclude", "workslab-tests"]),
+    )?;
+    // The matrix tells of each case which driver it ran on.
+    command::run(
+        cargo()
+            .args(["test", "--locked", "-p", "workslab-tests"])
+            .args(["--", "--show-output"]),
+    )?;
     // Apart, since `--examples` would leave the packages' libraries out.
     command::run(
         cargo()
