@@ -8,8 +8,6 @@ mod args;
 mod config;
 mod devices;
 mod error;
-pub mod grid;
-pub mod programs;
 pub mod replay;
 mod table;
 
@@ -19,6 +17,7 @@ use clap::Parser;
 
 use crate::args::{Cli, Command};
 pub use crate::error::CliError;
+pub use workslab_plan::{grid, programs};
 
 /// Runs the command with this process's arguments.
 #[must_use]

@@ -24,11 +24,14 @@
 
 mod error;
 mod exact;
+pub mod file;
 mod first_fit;
+pub mod grid;
 mod instance;
 mod online;
 mod plan;
 mod planner;
+pub mod programs;
 mod random;
 mod sections;
 mod skyline;

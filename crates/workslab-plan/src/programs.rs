@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::grid::Grid;
+use crate::{Buffer, Instance, PlanError};
 
 /// The programs of a file.
 #[derive(Clone, Debug, Deserialize)]
@@ -154,6 +155,22 @@ pub struct SizedTransient {
 }
 
 impl SizedProgram {
+    /// The arrays as buffers that may share bytes: sizes are rounded up to `alignment`, at which every
+    /// array begins.
+    ///
+    /// # Errors
+    /// [`PlanError::TooLarge`] if a size overflows.
+    pub fn instance(&self, alignment: u64) -> Result<Instance, PlanError> {
+        let buffers = self.transients.iter().map(|transient| {
+            let size = (transient.bytes as u64).checked_next_multiple_of(alignment);
+            let end = transient.last_use.checked_add(1);
+            let lifetime = transient.first_use..end.ok_or(PlanError::TooLarge)?;
+            let size = size.ok_or(PlanError::TooLarge)?;
+            Ok(Buffer::new(transient.name.clone(), size, lifetime).aligned(alignment))
+        });
+        buffers.collect::<Result<_, _>>().map(Instance::new)
+    }
+
     /// The sum of its arrays' sizes.
     #[must_use]
     pub fn bytes(&self) -> usize {
