@@ -10,6 +10,7 @@ mod errors;
 mod fork;
 mod frames;
 mod guard;
+mod layouts;
 mod leases;
 mod matrix;
 mod random;

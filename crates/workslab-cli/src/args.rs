@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::builder::Styles;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use workslab::{BackendConfig, ConfigError};
+
+use crate::grid::{Grid, GridError};
 
 /// One preallocated workspace per device, shared safely by every program in the process.
 #[derive(Debug, Parser)]
@@ -45,6 +47,22 @@ pub enum Command {
             Without a configured size the workspace is made as large as the largest program needs. \
             Exit code 1 names the array whose bytes are wrong; 2 is for input that cannot be used.")]
     Replay(ReplayArgs),
+    /// Finds offsets at which buffers that never live at once share bytes, and says how good they are
+    #[command(after_help = "Examples:\n  \
+            workslab plan buffers.csv --svg plan.svg -o plan.csv\n  \
+            workslab plan buffers.csv --capacity 1MiB\n  \
+            workslab plan buffers.csv --effort exhaustive --budget 600 --html plan.html\n  \
+            workslab plan examples/data/icon4py-dycore.json --program apply_diffusion_to_theta_and_exner\n\n\
+            Ctrl-C ends the search, and the best plan so far is printed and written. Exit code 0: the \
+            buffers fit; 1: it is proved that they do not; 3: that is not known; 2: input that cannot \
+            be used.")]
+    Plan(PlanArgs),
+    /// Says what to set WORKSLAB_WORKSPACE_SIZE to, grid by grid
+    #[command(after_help = "Examples:\n  \
+            workslab size examples/data/icon4py-dycore.json\n  \
+            workslab size examples/data/icon4py-dycore.json --grid R02B07 --levels 90 --margin 10\n  \
+            workslab size examples/data/icon4py-dycore.json --platform rocm --markdown")]
+    Size(SizeArgs),
     /// Prints a completion script for a shell
     #[command(
         after_help = "Example:\n  workslab completions bash > /etc/bash_completion.d/workslab"
@@ -125,9 +143,24 @@ impl Settings {
 pub struct ReplayArgs {
     /// The file of programs with their transients (JSON)
     pub file: PathBuf,
-    /// The grid by name: R02B04 to R02B10, or any RnnBkk
-    #[arg(long, conflicts_with_all = ["cells", "edges"], default_value = "R02B04")]
-    pub grid: String,
+    #[command(flatten)]
+    pub grid: GridArgs,
+    /// The number of time steps
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
+    #[command(flatten)]
+    pub settings: Settings,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// On which grid shapes are sized.
+#[derive(Debug, Args)]
+pub struct GridArgs {
+    /// The grid by name: R02B04 to R02B10, or any RnnBkk [default: R02B04]
+    #[arg(long, conflicts_with_all = ["cells", "edges"])]
+    pub grid: Option<String>,
     /// The number of cells, instead of a grid
     #[arg(long, value_name = "N")]
     pub cells: Option<usize>,
@@ -137,11 +170,109 @@ pub struct ReplayArgs {
     /// The number of vertical levels
     #[arg(long, value_name = "N", default_value_t = 65)]
     pub levels: usize,
-    /// The number of time steps
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-    pub steps: u32,
+}
+
+impl GridArgs {
+    /// What was asked for, with its name; nothing if nothing was.
+    pub fn chosen(&self) -> Result<Option<(String, Grid)>, GridError> {
+        if let Some(cells) = self.cells {
+            let name = format!("{cells} cells");
+            let grid = Grid::with_cells(cells, self.levels)
+                .ok_or_else(|| GridError::TooLarge(format!("of {name}")))?;
+            let edges = self.edges.unwrap_or(grid.edges);
+            return Ok(Some((name, Grid { edges, ..grid })));
+        }
+        let Some(name) = &self.grid else {
+            return Ok(None);
+        };
+        let grid = Grid::named(name, self.levels)?;
+        Ok(Some((name.clone(), grid)))
+    }
+
+    /// What was asked for, or the smallest of the usual grids.
+    pub fn named(&self) -> Result<(String, Grid), GridError> {
+        match self.chosen()? {
+            Some(chosen) => Ok(chosen),
+            None => Ok(("R02B04".into(), Grid::named("R02B04", self.levels)?)),
+        }
+    }
+
+    /// The same without its name.
+    pub fn grid(&self) -> Result<Grid, GridError> {
+        self.named().map(|(_, grid)| grid)
+    }
+}
+
+/// How much to try.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EffortArg {
+    /// One pass
+    Instant,
+    /// About a second
+    Balanced,
+    /// Until it is proved, or --budget is over
+    Exhaustive,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The buffers: CSV of MiniMalloc, idealloc or RMM's log, or JSON
+    pub file: PathBuf,
+    /// How much to try
+    #[arg(long, value_enum, default_value_t = EffortArg::Balanced)]
+    pub effort: EffortArg,
+    /// Find a plan within this size, or prove that there is none
+    #[arg(long, value_name = "SIZE", conflicts_with = "effort")]
+    pub capacity: Option<String>,
+    /// How many seconds --effort exhaustive and --capacity may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    pub budget: f64,
+    /// How many threads; 0 is one per core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    /// Another seed may find another plan
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Write the plan as CSV, with a column of offsets
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Draw the plan
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Draw the plan in pixels
+    #[arg(long, value_name = "FILE")]
+    pub png: Option<PathBuf>,
+    /// Draw the plan as a page that can be zoomed
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Of a file of programs, the one to plan
+    #[arg(long, value_name = "NAME")]
+    pub program: Option<String>,
     #[command(flatten)]
-    pub settings: Settings,
+    pub grid: GridArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SizeArgs {
+    /// The file of programs with their transients (JSON)
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub grid: GridArgs,
+    /// How many percent to add
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    pub margin: f64,
+    /// Say what share of a device of this platform it is
+    #[arg(long)]
+    pub platform: Option<String>,
+    /// Of which device
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "platform")]
+    pub device: u32,
+    /// Print a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

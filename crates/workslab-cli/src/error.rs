@@ -4,6 +4,7 @@ use thiserror::Error;
 use workslab::{ConfigError, Error as CoreError, OpenError};
 
 use crate::grid::GridError;
+use crate::plan::PlanFailure;
 use crate::programs::ProgramsError;
 use crate::replay::ReplayError;
 
@@ -23,6 +24,9 @@ pub enum CliError {
     /// The file of programs cannot be used.
     #[error(transparent)]
     Programs(#[from] ProgramsError),
+    /// Nothing could be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanFailure),
     /// The replay failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),

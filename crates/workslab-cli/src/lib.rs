@@ -1,14 +1,17 @@
 //! The command `workslab`: which devices there are, what is configured, and a replay of real
 //! programs through one workspace.
 //!
-//! Exit codes: 0 when all is well, 1 when a replay found a wrong byte, 2 for input that cannot be
-//! used, with one line that says what, where from and what to do.
+//! Exit codes: 0 when all is well, 1 when a replay found a wrong byte or a plan is proved not to fit, 2
+//! for input that cannot be used, with one line that says what, where from and what to do, 3 when the
+//! time ran out before it was known whether a plan fits.
 
 mod args;
 mod config;
 mod devices;
 mod error;
+pub mod plan;
 pub mod replay;
+mod size;
 mod table;
 
 use std::process::ExitCode;
@@ -30,7 +33,7 @@ pub fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("workslab: {error}");
             ExitCode::from(error.exit_code())
@@ -38,14 +41,16 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), CliError> {
+fn run(cli: Cli) -> Result<ExitCode, CliError> {
     match cli.command {
-        Command::Devices(args) => devices::run(&args),
-        Command::Config(args) => config::run(&args),
-        Command::Replay(args) => replay::run(&args),
+        Command::Plan(args) => return plan::run(&args),
+        Command::Size(args) => return size::run(&args),
+        Command::Devices(args) => devices::run(&args)?,
+        Command::Config(args) => config::run(&args)?,
+        Command::Replay(args) => replay::run(&args)?,
         Command::Completions { shell } => {
             args::completions(shell);
-            Ok(())
         }
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -23,7 +23,6 @@ use workslab::{
 };
 
 use crate::args::ReplayArgs;
-use crate::grid::{Grid, GridError};
 use crate::programs::{Programs, ProgramsError, SizedProgram, SizedTransient};
 use crate::{CliError, table};
 
@@ -33,7 +32,7 @@ const CHUNK: usize = 256 * 1024;
 /// The command.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), CliError> {
     let config = args.settings.resolve()?;
-    let grid = grid_of(args)?;
+    let (grid_name, grid) = args.grid.named()?;
     let programs = Programs::read(&args.file)?.size_on(&grid, &args.file)?;
     if programs.iter().all(|program| program.bytes() == 0) {
         return Err(ProgramsError::Empty {
@@ -60,28 +59,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CliError> {
     if args.json {
         return table::print_json(&report);
     }
-    table::print(&report.table(&args.grid_text(), args.levels))
-}
-
-fn grid_of(args: &ReplayArgs) -> Result<Grid, GridError> {
-    let Some(cells) = args.cells else {
-        return Grid::named(&args.grid, args.levels);
-    };
-    let grid = Grid::with_cells(cells, args.levels)
-        .ok_or_else(|| GridError::TooLarge(format!("of {cells} cells")))?;
-    Ok(Grid {
-        edges: args.edges.unwrap_or(grid.edges),
-        ..grid
-    })
-}
-
-impl ReplayArgs {
-    fn grid_text(&self) -> String {
-        match self.cells {
-            Some(cells) => format!("{cells} cells"),
-            None => self.grid.clone(),
-        }
-    }
+    table::print(&report.table(&grid_name, args.grid.levels))
 }
 
 /// What a replay can fail with.

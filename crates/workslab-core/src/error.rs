@@ -324,6 +324,19 @@ pub enum Error {
         advice: &'static str,
     },
 
+    /// An array of a layout was asked for where it is not.
+    #[error("array '{array}' of a layout {problem}")]
+    Misplaced {
+        /// The array.
+        array: String,
+        /// Why it cannot be had.
+        problem: String,
+    },
+
+    /// A layout cannot be planned, or a plan is wrong.
+    #[error(transparent)]
+    Plan(#[from] workslab_plan::PlanError),
+
     /// A range lies outside its slab, or overlaps where it must not.
     #[error("{len} bytes at offset {offset} do not lie within {slab} bytes")]
     OutOfBounds {

@@ -21,10 +21,12 @@ mod fork;
 mod frame;
 mod gate;
 mod guard;
+mod layout;
 mod lease;
 mod memset;
 mod pattern;
 mod platform;
+mod recorder;
 mod reservation;
 mod scratch;
 mod size;
@@ -40,6 +42,7 @@ pub use element::Element;
 pub use error::{Error, Holder};
 pub use frame::{ArrayBuilder, Frame};
 pub use guard::{GuardViolation, Side};
+pub use layout::{Bound, Layout, LayoutPlan, Phase, Slot};
 pub use lease::{Lease, Program};
 pub use memset::{MemsetCalls, fill_by_memset};
 pub use pattern::Pattern;
@@ -47,8 +50,10 @@ pub use platform::{
     CaptureId, DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_disjoint,
     check_range, settle,
 };
+pub use recorder::{Recorded, Recorder};
 pub use reservation::Reservation;
 pub use scratch::{ArraySpec, DryArray, DryFrame, Scratch};
 pub use size::{Bytes, Request, SizeCheck, SlabOptions, SlabRequest, SlabSize};
 pub use statistics::{ProgramStatistics, Statistics};
+pub use workslab_plan::{Buffer, Effort, Instance, Plan, PlanError, Planned, Planner, Verdict};
 pub use workspace::Workspace;

@@ -24,13 +24,18 @@
 
 mod error;
 mod exact;
+#[cfg(feature = "files")]
 pub mod file;
 mod first_fit;
+#[cfg(feature = "files")]
 pub mod grid;
 mod instance;
 mod online;
+#[cfg(feature = "files")]
+pub mod picture;
 mod plan;
 mod planner;
+#[cfg(feature = "files")]
 pub mod programs;
 mod random;
 mod sections;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "parallel")]
 use rayon::prelude::*;
 
 use crate::exact::{Outcome, Preference, Search};
@@ -340,11 +341,11 @@ impl Work<'_, '_> {
 
     /// The results in the order of what was given, on as many threads as there may be.
     fn each<T: Sync, R: Send>(&self, all: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
-        if self.planner.threads <= 1 || all.len() <= 1 {
-            all.iter().map(work).collect()
-        } else {
-            all.par_iter().map(work).collect()
+        #[cfg(feature = "parallel")]
+        if self.planner.threads > 1 && all.len() > 1 {
+            return all.par_iter().map(work).collect();
         }
+        all.iter().map(work).collect()
     }
 
     /// Narrows the makespan between what is excluded and what was found, by exact search.
@@ -444,11 +445,7 @@ impl Work<'_, '_> {
                 let limit = Preference::nodes_of_try(n).min(*left);
                 (search.run(goal, preference, limit), search.nodes())
             };
-            let outcomes: Vec<(Outcome, u64)> = if threads <= 1 {
-                searches.iter_mut().enumerate().map(run).collect()
-            } else {
-                searches.par_iter_mut().enumerate().map(run).collect()
-            };
+            let outcomes = run_all(&mut searches, run);
             let used: u64 = outcomes.iter().map(|(_, nodes)| nodes).sum();
             *left = left.saturating_sub(used);
             let answer = outcomes
@@ -462,6 +459,18 @@ impl Work<'_, '_> {
             }
         }
     }
+}
+
+/// Runs all searches, on as many threads as there are if there may be several.
+fn run_all<'s>(
+    searches: &mut [Search<'s>],
+    run: impl Fn((usize, &mut Search<'s>)) -> (Outcome, u64) + Send + Sync,
+) -> Vec<(Outcome, u64)> {
+    #[cfg(feature = "parallel")]
+    if searches.len() > 1 {
+        return searches.par_iter_mut().enumerate().map(run).collect();
+    }
+    searches.iter_mut().enumerate().map(run).collect()
 }
 
 impl fmt::Debug for Planner<'_> {

@@ -1,0 +1,257 @@
+//! `workslab size`: what to put into the environment variable for a grid.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use workslab::{Allocator, AnyAllocator, Bytes};
+use workslab_plan::{Effort, Planner};
+
+use crate::args::SizeArgs;
+use crate::grid::Grid;
+use crate::plan::PlanFailure;
+use crate::programs::Programs;
+use crate::{CliError, table};
+
+/// The grids of the rule of thumb.
+const GRIDS: [&str; 7] = [
+    "R02B04", "R02B05", "R02B06", "R02B07", "R02B08", "R02B09", "R02B10",
+];
+
+#[derive(Serialize)]
+struct Report {
+    levels: usize,
+    margin_percent: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<Device>,
+    grids: Vec<OnGrid>,
+}
+
+#[derive(Serialize)]
+struct Device {
+    name: String,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct OnGrid {
+    grid: String,
+    cells: usize,
+    edges: usize,
+    programs: Vec<Sized>,
+    /// The program that needs most.
+    largest: String,
+    /// What its arrays take without sharing.
+    sum: u64,
+    /// What to put into WORKSLAB_WORKSPACE_SIZE, the margin included.
+    workspace_size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_device: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Sized {
+    program: String,
+    sum: u64,
+    planned: u64,
+    lower_bound: u64,
+    optimal: bool,
+}
+
+/// The command.
+pub(crate) fn run(args: &SizeArgs) -> Result<ExitCode, CliError> {
+    let programs = Programs::read(&args.file)?;
+    if !(0.0..=1000.0).contains(&args.margin) {
+        return Err(PlanFailure::Option {
+            option: "--margin",
+            problem: format!("{} is no percentage from 0 to 1000", args.margin),
+        }
+        .into());
+    }
+    let grids = match args.grid.chosen()? {
+        Some(chosen) => vec![chosen],
+        None => GRIDS
+            .iter()
+            .map(|name| Ok((name.to_string(), Grid::named(name, args.grid.levels)?)))
+            .collect::<Result<_, CliError>>()?,
+    };
+    let device = match &args.platform {
+        Some(platform) => {
+            let allocator = AnyAllocator::open(Some(platform))?;
+            let info = allocator.device_info(args.device.into())?;
+            Some(Device {
+                name: info.name,
+                bytes: info.total,
+            })
+        }
+        None => None,
+    };
+    let report = Report {
+        levels: args.grid.levels,
+        margin_percent: args.margin,
+        grids: grids
+            .into_iter()
+            .map(|(name, grid)| on_grid(args, &programs, name, &grid, device.as_ref()))
+            .collect::<Result<_, _>>()?,
+        device,
+    };
+    if args.json {
+        table::print_json(&report)?;
+    } else if args.markdown {
+        table::print(report.markdown().trim_end())?;
+    } else {
+        table::print(&report.text())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn on_grid(
+    args: &SizeArgs,
+    programs: &Programs,
+    name: String,
+    grid: &Grid,
+    device: Option<&Device>,
+) -> Result<OnGrid, CliError> {
+    let failed = |error| PlanFailure::Plan {
+        path: args.file.clone(),
+        error,
+    };
+    let mut all = Vec::new();
+    for program in programs.size_on(grid, &args.file)? {
+        let instance = program.instance(workslab::ARRAY_ALIGNMENT as u64);
+        let instance = instance.map_err(failed)?;
+        let plan = Planner::new().plan(&instance, Effort::Balanced);
+        let plan = plan.map_err(failed)?.plan;
+        plan.verify(&instance).map_err(failed)?;
+        all.push(Sized {
+            program: program.name,
+            sum: instance.total().map_err(failed)?,
+            planned: plan.makespan,
+            lower_bound: plan.lower_bound,
+            optimal: plan.optimal,
+        });
+    }
+    let largest = all.iter().max_by_key(|program| program.planned);
+    let (largest, planned) = match largest {
+        Some(program) => (program.program.clone(), program.planned),
+        None => (String::new(), 0),
+    };
+    let sum = all.iter().map(|program| program.sum).max().unwrap_or(0);
+    let size = (planned as f64 * (1.0 + args.margin / 100.0)).ceil();
+    let workspace_size = if args.margin == 0.0 {
+        planned
+    } else {
+        size as u64
+    };
+    Ok(OnGrid {
+        grid: name,
+        cells: grid.cells,
+        edges: grid.edges,
+        programs: all,
+        largest,
+        sum,
+        workspace_size,
+        share_of_device: device.map(|device| workspace_size as f64 / device.bytes as f64),
+    })
+}
+
+/// A size without the exact number behind it.
+fn words(bytes: u64) -> String {
+    let text = Bytes(usize::try_from(bytes).unwrap_or(usize::MAX)).to_string();
+    match text.split_once(" (") {
+        Some((short, _)) => short.to_owned(),
+        None => text,
+    }
+}
+
+impl Report {
+    fn rows(&self) -> Vec<[String; 6]> {
+        let share = |grid: &OnGrid| match grid.share_of_device {
+            Some(share) => format!("{:.2} %", 100.0 * share),
+            None => "-".into(),
+        };
+        self.grids
+            .iter()
+            .map(|grid| {
+                [
+                    grid.grid.clone(),
+                    grid.cells.to_string(),
+                    words(grid.sum),
+                    grid.workspace_size.to_string(),
+                    grid.largest.clone(),
+                    share(grid),
+                ]
+            })
+            .collect()
+    }
+
+    fn heads(&self) -> [&'static str; 6] {
+        [
+            "grid",
+            "cells",
+            "without sharing",
+            "WORKSLAB_WORKSPACE_SIZE",
+            "largest program",
+            "of the device",
+        ]
+    }
+
+    /// The programs of one grid, or the rule of thumb for all.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if let [only] = &self.grids[..] {
+            let mut programs = table::new(
+                ["program", "sum", "planned", "lower bound", "", "saved"],
+                &[1, 2, 3, 5],
+            );
+            for program in &only.programs {
+                programs.add_row([
+                    program.program.clone(),
+                    words(program.sum),
+                    words(program.planned),
+                    words(program.lower_bound),
+                    if program.optimal {
+                        "optimal".into()
+                    } else {
+                        String::new()
+                    },
+                    saved(program),
+                ]);
+            }
+            text = format!("{programs}\n");
+        }
+        let mut all = table::new(self.heads(), &[1, 2, 3, 5]);
+        for row in self.rows() {
+            all.add_row(row);
+        }
+        let device = match &self.device {
+            Some(device) => format!(" Device: {}, {}.", device.name, Bytes(device.bytes)),
+            None => String::new(),
+        };
+        let margin = match self.margin_percent {
+            0.0 => String::new(),
+            percent => format!(" Sizes include a margin of {percent} %."),
+        };
+        format!("{text}{all}\n{} levels.{margin}{device}", self.levels)
+    }
+
+    fn markdown(&self) -> String {
+        let mut lines = vec![
+            format!("| {} |", self.heads().join(" | ")),
+            "| --- | ---: | ---: | ---: | --- | ---: |".to_owned(),
+        ];
+        lines.extend(
+            self.rows()
+                .iter()
+                .map(|row| format!("| {} |", row.join(" | "))),
+        );
+        lines.join("\n")
+    }
+}
+
+fn saved(program: &Sized) -> String {
+    if program.sum == 0 {
+        return "-".into();
+    }
+    let share = 1.0 - program.planned as f64 / program.sum as f64;
+    format!("{:.0} %", 100.0 * share)
+}
