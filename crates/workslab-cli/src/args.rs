@@ -148,6 +148,9 @@ pub struct ReplayArgs {
     /// The number of time steps
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
+    /// Let arrays that never live at once share bytes, by plan
+    #[arg(long, conflicts_with = "guard")]
+    pub planned: bool,
     #[command(flatten)]
     pub settings: Settings,
     /// Print JSON

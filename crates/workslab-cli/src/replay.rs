@@ -18,8 +18,8 @@ use serde::Serialize;
 use thiserror::Error;
 use workslab::{
     Allocator, AnyAllocator, BackendConfig, Bytes, DeviceId, DeviceInfo, DeviceSlab, DryFrame,
-    Error, ExternalWorkspaceAllocator, OnPlatform, Pattern, Platform, Scratch, SlabOptions,
-    SlabRequest, SlabSize, Stream,
+    Effort, Error, ExternalWorkspaceAllocator, Layout, LayoutPlan, OnPlatform, Pattern, Platform,
+    Scratch, SlabOptions, SlabRequest, SlabSize, Slot, Stream,
 };
 
 use crate::args::ReplayArgs;
@@ -52,6 +52,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CliError> {
         config: &config,
         device,
         steps: args.steps,
+        planned: args.planned,
         progress: &progress,
     });
     progress.finish_and_clear();
@@ -117,6 +118,8 @@ pub struct Replay<'a> {
     pub device: DeviceId,
     /// How many time steps to run.
     pub steps: u32,
+    /// Whether arrays that never live at once share bytes, by plan.
+    pub planned: bool,
     /// Advanced by one for each program that was run.
     pub progress: &'a ProgressBar,
 }
@@ -233,7 +236,8 @@ impl OnPlatform for Replay<'_> {
     type Output = Result<Report, ReplayError>;
 
     fn run<P: Platform>(self, allocator: &ExternalWorkspaceAllocator<P>) -> Self::Output {
-        let needs = self.needs()?;
+        let plans = self.plans()?;
+        let needs = self.needs(&plans)?;
         let (largest, needed) = needs
             .iter()
             .enumerate()
@@ -242,7 +246,7 @@ impl OnPlatform for Replay<'_> {
         let request = self.request(largest, needed)?;
         let info = allocator.platform().device_info(self.device)?;
         let touch = Touch::on(&info);
-        let in_workspace = self.in_workspace(allocator, &request, touch)?;
+        let in_workspace = self.in_workspace(allocator, &request, &plans, touch)?;
         let per_call = self.per_call(allocator.platform(), request.options, touch)?;
         let written: usize = self.programs.iter().map(SizedProgram::bytes).sum();
         Ok(Report {
@@ -274,8 +278,17 @@ impl OnPlatform for Replay<'_> {
 }
 
 impl Replay<'_> {
+    /// The programs' arrays in planned offsets.
+    fn plans(&self) -> Result<Vec<PlannedProgram>, Error> {
+        let programs = if self.planned { self.programs } else { &[] };
+        programs.iter().map(PlannedProgram::new).collect()
+    }
+
     /// The bytes that each program needs, by the same code that places its arrays later.
-    fn needs(&self) -> Result<Vec<usize>, Error> {
+    fn needs(&self, plans: &[PlannedProgram]) -> Result<Vec<usize>, Error> {
+        if self.planned {
+            return Ok(plans.iter().map(|planned| planned.plan.bytes()).collect());
+        }
         self.programs
             .iter()
             .map(|program| {
@@ -317,6 +330,7 @@ impl Replay<'_> {
         &self,
         allocator: &ExternalWorkspaceAllocator<P>,
         request: &SlabRequest<'_>,
+        plans: &[PlannedProgram],
         touch: Touch,
     ) -> Result<WayReport, ReplayError> {
         const WAY: &str = "one workspace";
@@ -335,6 +349,29 @@ impl Replay<'_> {
                 memory.start();
                 let workspace = allocator.allocate(self.device, request)?;
                 let mut lease = names[index].lease(&stream)?;
+                if let Some(planned) = plans.get(index) {
+                    let mut bound = lease.bind(&planned.plan)?;
+                    // SAFETY: the lease is this function's, and its bytes are written only later.
+                    unsafe { touch.pages(workspace.slab(), &stream, 0, planned.plan.bytes()) }?;
+                    memory.stop();
+                    for event in schedule(program) {
+                        let phase = bound.phase(event.position);
+                        let mut array = phase.array(planned.slots[event.transient])?;
+                        let transient = &program.transients[event.transient];
+                        let pattern = pattern(step, index, event.transient, transient);
+                        if event.action == Action::Write {
+                            array.fill_pattern(pattern)?;
+                        } else {
+                            let read = |offset, chunk: &mut [u8]| array.read_bytes(offset, chunk);
+                            checker.compare(program, transient, step, pattern, read)?;
+                        }
+                    }
+                    memory.start();
+                    lease.finish()?;
+                    memory.stop();
+                    self.progress.inc(1);
+                    continue;
+                }
                 let frame = lease.named_frame(&program.name);
                 let mut arrays = place(&frame, program)?;
                 for array in &arrays {
@@ -508,6 +545,26 @@ impl Touch {
             unsafe { slab.fill(stream, offset + at, 1, Pattern::U8(0)) }?;
         }
         Ok(())
+    }
+}
+
+/// A program's arrays in offsets at which those that never live at once share bytes.
+struct PlannedProgram {
+    slots: Vec<Slot<u8>>,
+    plan: LayoutPlan,
+}
+
+impl PlannedProgram {
+    fn new(program: &SizedProgram) -> Result<Self, Error> {
+        let mut layout = Layout::new();
+        let mut slots = Vec::with_capacity(program.transients.len());
+        for transient in &program.transients {
+            // A last use at the last number there is leaves no number for the end; it is not needed.
+            let phases = transient.first_use..transient.last_use.saturating_add(1);
+            slots.push(layout.array(&transient.name, [transient.bytes], phases)?);
+        }
+        let plan = layout.plan(Effort::Balanced)?;
+        Ok(Self { slots, plan })
     }
 }
 

@@ -154,13 +154,8 @@ fn on_grid(
     })
 }
 
-/// A size without the exact number behind it.
 fn words(bytes: u64) -> String {
-    let text = Bytes(usize::try_from(bytes).unwrap_or(usize::MAX)).to_string();
-    match text.split_once(" (") {
-        Some((short, _)) => short.to_owned(),
-        None => text,
-    }
+    Bytes(usize::try_from(bytes).unwrap_or(usize::MAX)).short()
 }
 
 impl Report {

@@ -136,6 +136,7 @@ fn replay(faulty_fill: u32) -> Result<(), ReplayError> {
         config: &BackendConfig::default(),
         device: DeviceId::new(0),
         steps: 2,
+        planned: false,
         progress: &ProgressBar::hidden(),
     };
     let allocator = ExternalWorkspaceAllocator::new(Faulty(Host::new()));
