@@ -506,6 +506,8 @@ impl World {
     ) -> Result<(), Code> {
         let key = self.stream_anywhere(call, device, stream)?;
         self.check_not_captured(key)?;
+        // Also for a stream that is not captured, as CUDA 13 does (seen on an H200).
+        self.check_unsafe_call()?;
         let after = self.implicit_order(key);
         for (other, point) in after {
             self.run(other, point);

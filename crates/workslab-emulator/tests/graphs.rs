@@ -257,7 +257,13 @@ fn calls_that_could_wait_are_ruled_out_as_the_mode_says() {
             let bench = Bench::new(4);
             let stream = bench.stream();
             bench.begin_in(stream, mode);
-            let allocate = || bench.driver.allocate("malloc", 0, 16).is_ok();
+            let other = bench.stream();
+            let allocate = || {
+                let allocated = bench.driver.allocate("malloc", 0, 16).is_ok();
+                let waited = bench.sync(other).is_ok();
+                assert_eq!(allocated, waited);
+                allocated
+            };
             let done = match on_this_thread {
                 true => allocate(),
                 false => std::thread::scope(|s| s.spawn(allocate).join()).expect("no panic"),
