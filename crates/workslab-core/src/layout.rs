@@ -130,7 +130,7 @@ impl Layout {
         })
     }
 
-    /// The layout as the planner sees it.
+    /// The layout as an instance.
     #[must_use]
     pub fn instance(&self) -> Instance {
         let buffers = self.arrays.iter().map(|array| {
@@ -145,8 +145,16 @@ impl Layout {
     /// # Errors
     /// [`Error::Plan`].
     pub fn plan(&self, effort: Effort) -> Result<LayoutPlan, Error> {
-        let plan = Planner::new().plan(&self.instance(), effort)?.plan;
-        self.with_plan(plan)
+        let instance = self.instance();
+        // With the padding that aligns the next array, as in a frame, a bound can be met that is out
+        // of reach without.
+        let mut padded = instance.clone();
+        for buffer in &mut padded.buffers {
+            let size = buffer.size.checked_next_multiple_of(buffer.alignment);
+            buffer.size = size.ok_or(PlanError::TooLarge)?;
+        }
+        let offsets = Planner::new().plan(&padded, effort)?.plan.offsets;
+        self.with_plan(Plan::of(&instance, offsets)?)
     }
 
     /// Takes offsets that were found elsewhere, after checking them.

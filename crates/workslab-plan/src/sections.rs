@@ -81,7 +81,7 @@ impl Problem {
             }
             spans_of.push(spans);
         }
-        let unit = unit.max(1);
+        let unit = aligned_unit(unit.max(1), instance);
         points.sort_unstable();
         points.dedup();
         // `section_of[i]`: the section in which what starts at point i starts; what ends there ends
@@ -208,6 +208,23 @@ impl Problem {
             }
         }
         parts
+    }
+}
+
+/// The largest part of a unit such that every alignment divides it or is a multiple of it. Then some
+/// smallest plan has all offsets at multiples of the unit: push everything down, and each offset is an
+/// end, a multiple of the unit, rounded up to an alignment, which leaves it one.
+fn aligned_unit(mut unit: u64, instance: &Instance) -> u64 {
+    loop {
+        let before = unit;
+        for buffer in &instance.buffers {
+            if !unit.is_multiple_of(buffer.alignment) {
+                unit = gcd(unit, buffer.alignment);
+            }
+        }
+        if unit == before {
+            return unit;
+        }
     }
 }
 
