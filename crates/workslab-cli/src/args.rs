@@ -61,7 +61,10 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
             workslab size examples/data/icon4py-dycore.json\n  \
             workslab size examples/data/icon4py-dycore.json --grid R02B07 --levels 90 --margin 10\n  \
-            workslab size examples/data/icon4py-dycore.json --platform rocm --markdown")]
+            workslab size examples/data/icon4py-dycore.json --platform rocm --markdown\n  \
+            workslab size --from-runs runs.jsonl --grid R02B07 --levels 90\n\n\
+            Runs are recorded by workslab replay --record, or by any program with \
+            workslab::plan::runs::append.")]
     Size(SizeArgs),
     /// Prints a completion script for a shell
     #[command(
@@ -151,6 +154,9 @@ pub struct ReplayArgs {
     /// Let arrays that never live at once share bytes, by plan
     #[arg(long, conflicts_with = "guard")]
     pub planned: bool,
+    /// Add what the workspace needed to this file, for workslab size --from-runs
+    #[arg(long, value_name = "RUNS")]
+    pub record: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
     /// Print JSON
@@ -261,7 +267,14 @@ pub struct PlanArgs {
 #[derive(Debug, Args)]
 pub struct SizeArgs {
     /// The file of programs with their transients (JSON)
-    pub file: PathBuf,
+    #[arg(required_unless_present = "from_runs")]
+    pub file: Option<PathBuf>,
+    /// Predict from recorded runs instead, a line of JSON each
+    #[arg(long, value_name = "RUNS", conflicts_with = "file")]
+    pub from_runs: Option<PathBuf>,
+    /// Predict also outside the runs
+    #[arg(long, requires = "from_runs")]
+    pub extrapolate: bool,
     #[command(flatten)]
     pub grid: GridArgs,
     /// How many percent to add

@@ -13,6 +13,7 @@ use thiserror::Error;
 use workslab::{Bytes, parse_size};
 use workslab_plan::file::{self, Contents, FileError};
 use workslab_plan::picture::{self, Caption};
+use workslab_plan::runs::ModelError;
 use workslab_plan::{Effort, Instance, Plan, PlanError, Planned, Planner, Verdict};
 
 use crate::args::{EffortArg, PlanArgs};
@@ -37,6 +38,14 @@ pub enum PlanFailure {
         path: PathBuf,
         /// Why.
         error: PlanError,
+    },
+    /// Recorded runs from which nothing can be predicted.
+    #[error("{}: {error}", path.display())]
+    Runs {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: ModelError,
     },
     /// A file of programs, and no program was named.
     #[error(

@@ -11,6 +11,7 @@
 //! Where the device's memory is the host's, getting it includes touching every page once: that is
 //! when the system really provides it.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,8 +20,9 @@ use thiserror::Error;
 use workslab::{
     Allocator, AnyAllocator, BackendConfig, Bytes, DeviceId, DeviceInfo, DeviceSlab, DryFrame,
     Effort, Error, ExternalWorkspaceAllocator, Layout, LayoutPlan, OnPlatform, Pattern, Platform,
-    Scratch, SlabOptions, SlabRequest, SlabSize, Slot, Stream,
+    Scratch, SlabOptions, SlabRequest, SlabSize, Slot, Statistics, Stream,
 };
+use workslab_plan::runs;
 
 use crate::args::ReplayArgs;
 use crate::programs::{Programs, ProgramsError, SizedProgram, SizedTransient};
@@ -57,6 +59,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), CliError> {
     });
     progress.finish_and_clear();
     let report = report?;
+    if let Some(path) = &args.record {
+        let (cells, levels) = (grid.cells as u64, grid.nlev as u64);
+        runs::append(path, cells, levels, &report.statistics).map_err(|error| {
+            ReplayError::NotRecorded {
+                path: path.clone(),
+                reason: error.to_string(),
+            }
+        })?;
+    }
     if args.json {
         return table::print_json(&report);
     }
@@ -101,6 +112,14 @@ pub enum ReplayError {
         expected: u8,
         /// What was read.
         found: u8,
+    },
+    /// The run could not be added to the file of runs.
+    #[error("cannot add to {}: {reason}", path.display())]
+    NotRecorded {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
     },
     /// A platform or its driver refused.
     #[error(transparent)]
@@ -150,6 +169,8 @@ pub struct Report {
     pub in_workspace: WayReport,
     /// The runs with an allocation per array and call.
     pub per_call: WayReport,
+    /// What the allocator counted.
+    pub statistics: Statistics,
 }
 
 /// One program of a replay.
@@ -246,7 +267,7 @@ impl OnPlatform for Replay<'_> {
         let request = self.request(largest, needed)?;
         let info = allocator.platform().device_info(self.device)?;
         let touch = Touch::on(&info);
-        let in_workspace = self.in_workspace(allocator, &request, &plans, touch)?;
+        let (in_workspace, statistics) = self.in_workspace(allocator, &request, &plans, touch)?;
         let per_call = self.per_call(allocator.platform(), request.options, touch)?;
         let written: usize = self.programs.iter().map(SizedProgram::bytes).sum();
         Ok(Report {
@@ -273,6 +294,7 @@ impl OnPlatform for Replay<'_> {
             checked: written as u128 * u128::from(self.steps),
             in_workspace,
             per_call,
+            statistics,
         })
     }
 }
@@ -332,17 +354,16 @@ impl Replay<'_> {
         request: &SlabRequest<'_>,
         plans: &[PlannedProgram],
         touch: Touch,
-    ) -> Result<WayReport, ReplayError> {
+    ) -> Result<(WayReport, Statistics), ReplayError> {
         const WAY: &str = "one workspace";
         self.progress.set_message(WAY);
         let stream = allocator.platform().default_stream(self.device)?;
-        let names: Vec<_> = {
-            let workspace = allocator.allocate(self.device, request)?;
-            self.programs
-                .iter()
-                .map(|program| workspace.program(&program.name))
-                .collect()
-        };
+        let workspace = allocator.allocate(self.device, request)?;
+        let names: Vec<_> = self
+            .programs
+            .iter()
+            .map(|program| workspace.program(&program.name))
+            .collect();
         let mut checker = Checker::new(WAY);
         let (memory, whole) = self.steps(|step, memory| {
             for (index, program) in self.programs.iter().enumerate() {
@@ -404,11 +425,12 @@ impl Replay<'_> {
             .iter()
             .map(|statistics| statistics.misses)
             .sum();
-        Ok(WayReport {
+        let way = WayReport {
             allocations,
             memory,
             whole,
-        })
+        };
+        Ok((way, workspace.statistics()))
     }
 
     fn per_call<P: Platform>(

@@ -1,5 +1,8 @@
 //! `workslab size`: what to put into the environment variable for a grid.
 
+mod runs;
+
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -59,7 +62,6 @@ struct Sized {
 
 /// The command.
 pub(crate) fn run(args: &SizeArgs) -> Result<ExitCode, CliError> {
-    let programs = Programs::read(&args.file)?;
     if !(0.0..=1000.0).contains(&args.margin) {
         return Err(PlanFailure::Option {
             option: "--margin",
@@ -67,13 +69,6 @@ pub(crate) fn run(args: &SizeArgs) -> Result<ExitCode, CliError> {
         }
         .into());
     }
-    let grids = match args.grid.chosen()? {
-        Some(chosen) => vec![chosen],
-        None => GRIDS
-            .iter()
-            .map(|name| Ok((name.to_string(), Grid::named(name, args.grid.levels)?)))
-            .collect::<Result<_, CliError>>()?,
-    };
     let device = match &args.platform {
         Some(platform) => {
             let allocator = AnyAllocator::open(Some(platform))?;
@@ -85,38 +80,60 @@ pub(crate) fn run(args: &SizeArgs) -> Result<ExitCode, CliError> {
         }
         None => None,
     };
-    let report = Report {
-        levels: args.grid.levels,
-        margin_percent: args.margin,
-        grids: grids
-            .into_iter()
-            .map(|(name, grid)| on_grid(args, &programs, name, &grid, device.as_ref()))
-            .collect::<Result<_, _>>()?,
-        device,
-    };
-    if args.json {
-        table::print_json(&report)?;
-    } else if args.markdown {
-        table::print(report.markdown().trim_end())?;
-    } else {
-        table::print(&report.text())?;
+    match (&args.from_runs, &args.file) {
+        (Some(path), _) => runs::run(args, path, device)?,
+        (None, Some(path)) => from_programs(args, path, device)?,
+        // clap has seen to it that one of them is there.
+        (None, None) => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The grids that were asked for, by name.
+fn grids(args: &SizeArgs) -> Result<Vec<(String, Grid)>, CliError> {
+    match args.grid.chosen()? {
+        Some(chosen) => Ok(vec![chosen]),
+        None => GRIDS
+            .iter()
+            .map(|name| Ok((name.to_string(), Grid::named(name, args.grid.levels)?)))
+            .collect(),
+    }
+}
+
+fn from_programs(args: &SizeArgs, path: &Path, device: Option<Device>) -> Result<(), CliError> {
+    let programs = Programs::read(path)?;
+    let report = Report {
+        levels: args.grid.levels,
+        margin_percent: args.margin,
+        grids: grids(args)?
+            .into_iter()
+            .map(|(name, grid)| on_grid(path, args.margin, &programs, name, &grid, device.as_ref()))
+            .collect::<Result<_, _>>()?,
+        device,
+    };
+    if args.json {
+        table::print_json(&report)
+    } else if args.markdown {
+        table::print(&markdown(&report.heads(), &report.rows()))
+    } else {
+        table::print(&report.text())
+    }
+}
+
 fn on_grid(
-    args: &SizeArgs,
+    path: &Path,
+    margin: f64,
     programs: &Programs,
     name: String,
     grid: &Grid,
     device: Option<&Device>,
 ) -> Result<OnGrid, CliError> {
     let failed = |error| PlanFailure::Plan {
-        path: args.file.clone(),
+        path: path.to_owned(),
         error,
     };
     let mut all = Vec::new();
-    for program in programs.size_on(grid, &args.file)? {
+    for program in programs.size_on(grid, path)? {
         let instance = program.instance(workslab::ARRAY_ALIGNMENT as u64);
         let instance = instance.map_err(failed)?;
         let plan = Planner::new().plan(&instance, Effort::Balanced);
@@ -136,12 +153,7 @@ fn on_grid(
         None => (String::new(), 0),
     };
     let sum = all.iter().map(|program| program.sum).max().unwrap_or(0);
-    let size = (planned as f64 * (1.0 + args.margin / 100.0)).ceil();
-    let workspace_size = if args.margin == 0.0 {
-        planned
-    } else {
-        size as u64
-    };
+    let workspace_size = with_margin(planned, margin);
     Ok(OnGrid {
         grid: name,
         cells: grid.cells,
@@ -150,8 +162,47 @@ fn on_grid(
         largest,
         sum,
         workspace_size,
-        share_of_device: device.map(|device| workspace_size as f64 / device.bytes as f64),
+        share_of_device: share_of(workspace_size, device),
     })
+}
+
+/// So many percent more.
+fn with_margin(bytes: u64, percent: f64) -> u64 {
+    // Without one not a byte may be lost to rounding.
+    match percent {
+        0.0 => bytes,
+        percent => (bytes as f64 * (1.0 + percent / 100.0)).ceil() as u64,
+    }
+}
+
+fn share_of(bytes: u64, device: Option<&Device>) -> Option<f64> {
+    device.map(|device| bytes as f64 / device.bytes as f64)
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".into(), |share| format!("{:.2} %", 100.0 * share))
+}
+
+/// What stands below a table of sizes.
+fn remarks(levels: usize, margin_percent: f64, device: Option<&Device>) -> String {
+    let margin = match margin_percent {
+        0.0 => String::new(),
+        percent => format!(" Sizes include a margin of {percent} %."),
+    };
+    let device = device.map_or_else(String::new, |device| {
+        format!(" Device: {}, {}.", device.name, Bytes(device.bytes))
+    });
+    format!("{levels} levels.{margin}{device}")
+}
+
+/// A table in Markdown whose first column is text.
+fn markdown<const N: usize>(heads: &[&str; N], rows: &[[String; N]]) -> String {
+    let mut lines = vec![
+        format!("| {} |", heads.join(" | ")),
+        format!("| --- |{}", " ---: |".repeat(N - 1)),
+    ];
+    lines.extend(rows.iter().map(|row| format!("| {} |", row.join(" | "))));
+    lines.join("\n")
 }
 
 fn words(bytes: u64) -> String {
@@ -160,10 +211,6 @@ fn words(bytes: u64) -> String {
 
 impl Report {
     fn rows(&self) -> Vec<[String; 6]> {
-        let share = |grid: &OnGrid| match grid.share_of_device {
-            Some(share) => format!("{:.2} %", 100.0 * share),
-            None => "-".into(),
-        };
         self.grids
             .iter()
             .map(|grid| {
@@ -173,7 +220,7 @@ impl Report {
                     words(grid.sum),
                     grid.workspace_size.to_string(),
                     grid.largest.clone(),
-                    share(grid),
+                    percent(grid.share_of_device),
                 ]
             })
             .collect()
@@ -218,28 +265,8 @@ impl Report {
         for row in self.rows() {
             all.add_row(row);
         }
-        let device = match &self.device {
-            Some(device) => format!(" Device: {}, {}.", device.name, Bytes(device.bytes)),
-            None => String::new(),
-        };
-        let margin = match self.margin_percent {
-            0.0 => String::new(),
-            percent => format!(" Sizes include a margin of {percent} %."),
-        };
-        format!("{text}{all}\n{} levels.{margin}{device}", self.levels)
-    }
-
-    fn markdown(&self) -> String {
-        let mut lines = vec![
-            format!("| {} |", self.heads().join(" | ")),
-            "| --- | ---: | ---: | ---: | --- | ---: |".to_owned(),
-        ];
-        lines.extend(
-            self.rows()
-                .iter()
-                .map(|row| format!("| {} |", row.join(" | "))),
-        );
-        lines.join("\n")
+        let remarks = remarks(self.levels, self.margin_percent, self.device.as_ref());
+        format!("{text}{all}\n{remarks}")
     }
 }
 

@@ -38,6 +38,8 @@ mod planner;
 #[cfg(feature = "files")]
 pub mod programs;
 mod random;
+#[cfg(feature = "files")]
+pub mod runs;
 mod sections;
 mod skyline;
 

@@ -29,6 +29,8 @@ pub use workslab_config::{
     SIZE_VARIABLE, parse_size,
 };
 pub use workslab_core::*;
+/// The planner; with the feature `files` also its files and pictures, and sizes learnt from runs.
+pub use workslab_plan as plan;
 
 /// The host: slabs by `mmap`, streams by worker threads.
 #[cfg(feature = "host")]
