@@ -234,7 +234,12 @@ pub struct PlanArgs {
     #[arg(long, value_name = "SIZE", conflicts_with = "effort")]
     pub capacity: Option<String>,
     /// How many seconds --effort exhaustive and --capacity may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60.0,
+        allow_negative_numbers = true
+    )]
     pub budget: f64,
     /// How many threads; 0 is one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -273,12 +278,17 @@ pub struct SizeArgs {
     #[arg(long, value_name = "RUNS", conflicts_with = "file")]
     pub from_runs: Option<PathBuf>,
     /// Predict also outside the runs
-    #[arg(long, requires = "from_runs")]
+    #[arg(long)]
     pub extrapolate: bool,
     #[command(flatten)]
     pub grid: GridArgs,
     /// How many percent to add
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub margin: f64,
     /// Say what share of a device of this platform it is
     #[arg(long)]

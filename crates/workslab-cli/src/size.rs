@@ -69,6 +69,13 @@ pub(crate) fn run(args: &SizeArgs) -> Result<ExitCode, CliError> {
         }
         .into());
     }
+    if args.extrapolate && args.from_runs.is_none() {
+        return Err(PlanFailure::Option {
+            option: "--extrapolate",
+            problem: "it goes with --from-runs; programs are sized exactly on any grid".into(),
+        }
+        .into());
+    }
     let device = match &args.platform {
         Some(platform) => {
             let allocator = AnyAllocator::open(Some(platform))?;

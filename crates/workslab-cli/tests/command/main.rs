@@ -1,68 +1,12 @@
 //! The command as a person types it: what it prints, and what it answers to bad input.
 
-use std::path::{Path, PathBuf};
+mod plan;
+mod size;
+mod support;
 
-use assert_cmd::Command;
 use rstest::rstest;
 
-/// The command, from the project's root, in an environment with nothing of ours in it.
-fn workslab() -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("workslab"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    command.current_dir(root);
-    command.env_clear();
-    // Whatever drivers this machine has, these tests are about the host.
-    command.env("WORKSLAB_HIP_LIBRARY", "/no/such/libamdhip64.so");
-    command.env("WORKSLAB_CUDA_LIBRARY", "/no/such/libcuda.so.1");
-    command
-}
-
-const ICON4PY: &str = "examples/data/icon4py-dycore.json";
-
-struct Outcome {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-fn run(command: &mut Command) -> Outcome {
-    let output = command.output().expect("the command can be run");
-    Outcome {
-        code: output.status.code().expect("it was not killed"),
-        out: String::from_utf8(output.stdout).expect("it prints text"),
-        err: String::from_utf8(output.stderr).expect("it prints text"),
-    }
-}
-
-/// Runs what must be refused: exit code 2, one line on standard error, nothing on standard output.
-fn refused(command: &mut Command) -> String {
-    let outcome = run(command);
-    assert_eq!(outcome.code, 2, "{}", outcome.err);
-    assert_eq!(outcome.err.trim_end().lines().count(), 1, "{}", outcome.err);
-    assert_eq!(outcome.out, "");
-    outcome.err
-}
-
-fn assert_has(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part:?} is not in {text}");
-    }
-}
-
-struct File {
-    _folder: tempfile::TempDir,
-    path: PathBuf,
-}
-
-fn file(name: &str, text: &str) -> File {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join(name);
-    std::fs::write(&path, text).expect("a file in it");
-    File {
-        _folder: folder,
-        path,
-    }
-}
+use support::{ICON4PY, assert_has, file, refused, run, workslab};
 
 /// A snapshot with what differs from run to run and from machine to machine blotted out.
 macro_rules! assert_table {
