@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod command;
 mod emulators;
+mod page;
 mod test;
 mod toolkits;
 
@@ -17,6 +18,7 @@ const HELP: &str = "cargo xtask COMMAND
   valgrind  the tests under valgrind
   lint      formatting, clippy and documentation, with warnings denied
   bench     the benchmarks, their ratios, and whether they keep their bounds
+  page      the page of a plan, in headless Chromium, with a screenshot in target/page
 
   emulators            the emulated drivers under the real names, in target/emulators
   hip-headers DIR…     what the ROCm backend relies on, against HIP's headers in each folder
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         ["valgrind"] => check::valgrind(),
         ["lint"] => check::lint(),
         ["bench"] => bench::run(),
+        ["page"] => page::check(),
         ["emulators"] => emulators::lay_out(),
         ["hip-headers", ref folders @ ..] => toolkits::HIP.check(folders),
         ["cuda-headers", ref folders @ ..] => toolkits::CUDA.check(folders),

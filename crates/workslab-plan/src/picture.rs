@@ -106,10 +106,10 @@ fn draw(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">
 <style>
 .page {{ fill: #ffffff }} .ink {{ fill: #1a1a1a }} .axis {{ stroke: #1a1a1a }} .b {{ stroke: #ffffff; stroke-width: 0.6 }}
-.live {{ fill: none; stroke: #1a1a1a; stroke-width: 1.8 }} .bound {{ stroke: #1a1a1a; stroke-dasharray: 7 4 }}
+.live {{ fill: none; stroke: #1a1a1a; stroke-width: 1.8 }} .rim {{ fill: none; stroke: #ffffff; stroke-width: 4 }} .bound {{ stroke: #1a1a1a; stroke-dasharray: 7 4 }}
 .capacity {{ stroke: #d55e00; stroke-width: 2; stroke-dasharray: 2 3 }} .many {{ fill: #9aa0a6 }} .l {{ fill: #111111; font-size: 11px }}
 @media (prefers-color-scheme: dark) {{
-.page {{ fill: #16181c }} .ink {{ fill: #e8e8e8 }} .axis, .live, .bound {{ stroke: #e8e8e8 }} .b {{ stroke: #16181c }}
+.page {{ fill: #16181c }} .ink {{ fill: #e8e8e8 }} .axis, .live, .bound {{ stroke: #e8e8e8 }} .b, .rim {{ stroke: #16181c }}
 }}
 </style>
 <rect class="page" width="{WIDTH}" height="{HEIGHT}"/>
@@ -268,7 +268,7 @@ fn live_line(out: &mut String, frame: &Frame, instance: &Instance) -> std::fmt::
         }
     }
     changes.sort_unstable();
-    write!(out, r#"<path class="live" d="M{LEFT} {:.1}"#, frame.y(0))?;
+    let mut path = format!("M{LEFT} {:.1}", frame.y(0));
     let mut live = 0;
     // On one column of the page only the extremes show.
     let mut column = i64::MIN;
@@ -301,13 +301,17 @@ fn live_line(out: &mut String, frame: &Frame, instance: &Instance) -> std::fmt::
             least = least.min(live);
             most = most.max(live);
         } else {
-            flush(out, column, least, most, before)?;
+            flush(&mut path, column, least, most, before)?;
             column = here;
             (least, most) = (live, live);
         }
     }
-    flush(out, column, least, most, live)?;
-    writeln!(out, r#""/>"#)
+    flush(&mut path, column, least, most, live)?;
+    // With a rim, to be seen on every colour.
+    for class in ["rim", "live"] {
+        writeln!(out, r#"<path class="{class}" d="{path}"/>"#)?;
+    }
+    Ok(())
 }
 
 /// One page that needs nothing else: hovering names a buffer, the wheel zooms, dragging moves.
