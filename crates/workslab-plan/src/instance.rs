@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use crate::PlanError;
 
@@ -66,16 +67,16 @@ impl Buffer {
     }
 
     /// The ranges of time in which its bytes are needed, in order; none for a buffer without bytes.
-    pub(crate) fn spans(&self) -> Vec<Range<u64>> {
+    pub(crate) fn spans(&self) -> SmallVec<[Range<u64>; 1]> {
         if self.size == 0 || self.lifetime.is_empty() {
-            return Vec::new();
+            return SmallVec::new();
         }
         if self.gaps.is_empty() {
-            return vec![self.lifetime.clone()];
+            return smallvec![self.lifetime.clone()];
         }
         let mut gaps = self.gaps.clone();
         gaps.sort_by_key(|gap| gap.start);
-        let mut spans = Vec::new();
+        let mut spans = SmallVec::new();
         let mut at = self.lifetime.start;
         for gap in gaps.iter().filter(|gap| !gap.is_empty()) {
             if at < gap.start.min(self.lifetime.end) {

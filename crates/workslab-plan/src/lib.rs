@@ -38,6 +38,7 @@ mod planner;
 #[cfg(feature = "files")]
 pub mod programs;
 mod random;
+mod repair;
 #[cfg(feature = "files")]
 pub mod runs;
 mod sections;

@@ -8,14 +8,12 @@ use crate::sections::Problem;
 /// Places everything. For problems in which everything may move; gaps in lifetimes are not used.
 pub(crate) fn plan(problem: &Problem) -> Vec<u64> {
     let items = &problem.items;
-    let mut starts: Vec<u32> = (0..items.len() as u32).collect();
+    let everything = 0..items.len() as u32;
+    let ends = sorted(everything, problem.sections, |item| items[item].last() - 1);
     // Of what starts together, the longest first.
-    starts.sort_by_key(|&item| {
-        let item = &items[item as usize];
-        (item.first(), std::cmp::Reverse(item.last()))
+    let starts = sorted(ends.iter().rev().copied(), problem.sections, |item| {
+        items[item].first()
     });
-    let mut ends: Vec<u32> = (0..items.len() as u32).collect();
-    ends.sort_by_key(|&item| items[item as usize].last());
     let mut ends = ends.into_iter().peekable();
     let mut offsets = vec![0; items.len()];
     let mut gaps = Gaps::default();
@@ -30,6 +28,30 @@ pub(crate) fn plan(problem: &Problem) -> Vec<u64> {
         offsets[index as usize] = gaps.take(item.size, item.alignment);
     }
     offsets
+}
+
+/// Sorted by section; what has the same one stays in order.
+fn sorted(
+    items: impl Iterator<Item = u32> + Clone,
+    sections: usize,
+    section: impl Fn(usize) -> u32,
+) -> Vec<u32> {
+    let mut next = vec![0u32; sections + 1];
+    let mut count = 0;
+    for item in items.clone() {
+        next[section(item as usize) as usize + 1] += 1;
+        count += 1;
+    }
+    for at in 1..next.len() {
+        next[at] += next[at - 1];
+    }
+    let mut order = vec![0; count];
+    for item in items {
+        let place = &mut next[section(item as usize) as usize];
+        order[*place as usize] = item;
+        *place += 1;
+    }
+    order
 }
 
 /// What is free below the top.

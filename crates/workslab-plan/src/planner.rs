@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use crate::exact::{Outcome, Preference, Search};
+use crate::first_fit::Order;
+use crate::repair::{Budget, repair};
 use crate::sections::Problem;
 use crate::skyline::{self, TIES, Tie};
 use crate::{Instance, Plan, PlanError, first_fit, online};
@@ -80,6 +82,10 @@ const FIRST_FIT: usize = 20_000;
 const MANY: usize = 200_000;
 /// How many nodes of the exact search are as good as a second.
 const NODES_A_SECOND: u64 = 300_000;
+/// How many pairs of buffers repairs look at in about a second.
+const PAIRS_A_SECOND: u64 = 1_500_000_000;
+/// And how many more for each buffer.
+const PAIRS_A_BUFFER: u64 = 4000;
 
 impl<'c> Planner<'c> {
     /// A planner with one thread and seed 0.
@@ -305,15 +311,16 @@ impl Work<'_, '_> {
         let problem = self.problem;
         let instant = matches!(self.effort, Effort::Instant);
         if problem.has_fixed {
-            self.take(first_fit::plan(problem, true));
+            self.take(first_fit::plan(problem, Order::Area));
         }
         let many = problem.items.len() > MANY;
-        if many && !problem.has_fixed {
+        if many && instant && !problem.has_fixed {
             self.take(online::plan(problem));
         }
         let ties: &[Tie] = match (problem.has_fixed, instant, many) {
             (true, _, _) | (false, true, true) => &[],
             (false, false, false) => &TIES,
+            (false, false, true) => &[Tie::Peak],
             _ => &TIES[..1],
         };
         for batch in ties.chunks(self.planner.threads) {
@@ -330,13 +337,38 @@ impl Work<'_, '_> {
             }
         }
         if !instant && problem.items.len() <= FIRST_FIT {
-            for by_area in [true, false] {
-                self.take(first_fit::plan(problem, by_area));
+            for order in [first_fit::TALL, Order::Area, Order::Size] {
+                self.take(first_fit::plan(problem, order));
                 if self.done() {
                     return;
                 }
             }
         }
+        if !instant && !problem.has_fixed && problem.items.len() > EXACT {
+            self.repair();
+        }
+    }
+
+    /// Plans the highest parts anew, for as long as the effort allows.
+    fn repair(&mut self) {
+        let balanced = matches!(self.effort, Effort::Balanced);
+        let pairs = match balanced {
+            true => PAIRS_A_SECOND + PAIRS_A_BUFFER * self.problem.items.len() as u64,
+            false => u64::MAX,
+        };
+        let (stop, deadline) = (self.stop, self.deadline);
+        let is_over = move || {
+            stop.load(Ordering::Relaxed) || deadline.is_some_and(|end| Instant::now() >= end)
+        };
+        let budget = Budget {
+            pairs,
+            stop: &is_over,
+            random: (!balanced).then_some(self.planner.seed),
+        };
+        let (problem, offsets, goal) = (self.problem, self.offsets.clone(), self.goal());
+        repair(problem, offsets, goal, budget, |better| {
+            self.take(better.to_vec());
+        });
     }
 
     /// The results in the order of what was given, on as many threads as there may be.

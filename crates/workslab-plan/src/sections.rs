@@ -5,7 +5,12 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::{Instance, PlanError};
+
+/// Ranges of sections; one, nearly always.
+pub(crate) type Spans = SmallVec<[Range<u32>; 1]>;
 
 /// One buffer. All numbers are in the problem's unit.
 #[derive(Clone, Debug)]
@@ -14,7 +19,7 @@ pub(crate) struct Item {
     pub(crate) alignment: u64,
     pub(crate) fixed: Option<u64>,
     /// The sections in which it lives; more than one range if it has gaps.
-    pub(crate) spans: Vec<Range<u32>>,
+    pub(crate) spans: Spans,
     /// Its number in the instance.
     pub(crate) index: usize,
 }
@@ -67,52 +72,53 @@ impl Problem {
     pub(crate) fn new(instance: &Instance) -> Result<Self, PlanError> {
         instance.check()?;
         let mut unit = 0;
-        let mut spans_of = Vec::with_capacity(instance.buffers.len());
-        let mut points: Vec<(u64, bool)> = Vec::new();
+        let mut spans_of: Vec<u32> = Vec::with_capacity(instance.buffers.len());
+        // Every start and end, with the number of its span.
+        let mut events: Vec<(u64, bool, u32)> = Vec::with_capacity(2 * instance.buffers.len());
+        let mut ranges: Vec<Range<u32>> = Vec::with_capacity(instance.buffers.len());
         for buffer in &instance.buffers {
             let spans = buffer.spans();
             if !spans.is_empty() {
                 unit = gcd(unit, buffer.size);
                 unit = gcd(unit, buffer.offset.unwrap_or(0));
             }
-            for span in &spans {
-                points.push((span.start, true));
-                points.push((span.end, false));
+            spans_of.push(spans.len() as u32);
+            for span in spans {
+                events.push((span.start, true, ranges.len() as u32));
+                events.push((span.end, false, ranges.len() as u32));
+                ranges.push(0..0);
             }
-            spans_of.push(spans);
         }
         let unit = aligned_unit(unit.max(1), instance);
-        points.sort_unstable();
-        points.dedup();
-        // `section_of[i]`: the section in which what starts at point i starts; what ends there ends
-        // after the section before.
-        let mut section_of = Vec::with_capacity(points.len());
+        // At one time ends go before starts.
+        events.sort_unstable();
         let mut section: u32 = 0;
         let mut after_end = false;
-        for &(_, starts) in &points {
-            if starts && after_end {
-                section += 1;
+        for &(_, starts, number) in &events {
+            let range = &mut ranges[number as usize];
+            if starts {
+                section += u32::from(after_end);
+                range.start = section;
+            } else {
+                // What ends here ends after the section before.
+                range.end = section + 1;
             }
             after_end = !starts;
-            section_of.push(if starts { section } else { section + 1 });
         }
-        let sections = if points.is_empty() {
+        let sections = if events.is_empty() {
             0
         } else {
             section as usize + 1
         };
-        let find = |time: u64, starts: bool| {
-            let found = points.binary_search(&(time, starts));
-            section_of[found.unwrap_or_else(|place| place)]
-        };
-        let mut items = Vec::new();
-        for (index, (buffer, spans)) in instance.buffers.iter().zip(&spans_of).enumerate() {
-            if spans.is_empty() {
+        drop(events);
+        let mut ranges = ranges.into_iter();
+        let mut items = Vec::with_capacity(instance.buffers.len());
+        for (index, (buffer, &spans)) in instance.buffers.iter().zip(&spans_of).enumerate() {
+            if spans == 0 {
                 continue;
             }
-            let mut own: Vec<Range<u32>> = Vec::with_capacity(spans.len());
-            for span in spans {
-                let range = find(span.start, true)..find(span.end, false);
+            let mut own = Spans::new();
+            for range in ranges.by_ref().take(spans as usize) {
                 match own.last_mut() {
                     Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
                     _ => own.push(range),

@@ -15,13 +15,16 @@ use crate::sections::{Item, Problem};
 pub(crate) enum Tie {
     /// The most bytes times sections.
     Area,
-    /// The most live bytes in the buffer's busiest section, then the size.
+    /// The most that is live in the buffer's busiest section, roughly, then the area.
     Peak,
     /// The longest life.
     Width,
     /// The largest size.
     Size,
 }
+
+/// How finely peaks are told apart.
+const STEPS: u64 = 33;
 
 pub(crate) const TIES: [Tie; 4] = [Tie::Area, Tie::Peak, Tie::Width, Tie::Size];
 
@@ -36,9 +39,10 @@ impl Tie {
             }
             Self::Peak => {
                 let peaks = Peaks::new(&problem.live);
+                let step = (problem.lower_bound / STEPS).max(1);
                 order.sort_by_cached_key(|&i| {
                     let item = &items[i as usize];
-                    Reverse((peaks.of(item), item.size, item.width()))
+                    Reverse((peaks.of(item) / step, area(item)))
                 });
             }
             Self::Width => {
