@@ -5,6 +5,7 @@ mod check;
 mod command;
 mod emulators;
 mod page;
+mod planner;
 mod test;
 mod toolkits;
 
@@ -18,6 +19,7 @@ const HELP: &str = "cargo xtask COMMAND
   valgrind  the tests under valgrind
   lint      formatting, clippy and documentation, with warnings denied
   bench     the benchmarks, their ratios, and whether they keep their bounds
+  planner   the planner's tables, and its plot in docs/images; with WORKSLAB_BENCH_DATA all of them
   page      the page of a plan, in headless Chromium, with a screenshot in target/page
 
   emulators            the emulated drivers under the real names, in target/emulators
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         ["valgrind"] => check::valgrind(),
         ["lint"] => check::lint(),
         ["bench"] => bench::run(),
+        ["planner"] => planner::measure(),
         ["page"] => page::check(),
         ["emulators"] => emulators::lay_out(),
         ["hip-headers", ref folders @ ..] => toolkits::HIP.check(folders),

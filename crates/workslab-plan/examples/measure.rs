@@ -7,20 +7,25 @@
 //!
 //! The instance is a file, or random: of so many buffers, starts lie evenly in so many ticks; lengths are
 //! spread evenly on a logarithmic scale from 1 tick to a hundredth of all, and sizes from 64 bytes to 1
-//! MiB. The effort is `instant`, `balanced`, `exhaustive:SECONDS` or `fit:BYTES:SECONDS`; one thread plans.
+//! MiB. Of a file of programs each is planned, on R02B04 with 65 levels, and the time is that of the
+//! slowest. The effort is `instant`, `balanced`, `exhaustive:SECONDS` or `fit:BYTES:SECONDS`; a third
+//! argument is the planner's seed. One thread plans.
 
 use std::fs::File;
 use std::io::BufReader;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use workslab_plan::file::{self, Contents};
+use workslab_plan::grid::Grid;
 use workslab_plan::{Buffer, Effort, Instance, Planner, Verdict};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match &arguments[..] {
-        [what, effort] => measure(what, effort),
+        [what, effort] => measure(what, effort, "0"),
+        [what, effort, seed] => measure(what, effort, seed),
         _ => Err("give an instance and an effort".into()),
     };
     match outcome {
@@ -35,43 +40,56 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(what: &str, effort: &str) -> Result<String, String> {
-    let instance = match what.strip_prefix("random:") {
-        Some(number) => random(
-            number
-                .parse()
-                .map_err(|error| format!("{number}: {error}"))?,
-        ),
-        None => read(what).map_err(|error| format!("{what}: {error}"))?,
+fn measure(what: &str, effort: &str, seed: &str) -> Result<String, String> {
+    let named = |error: String| format!("{what}: {error}");
+    let instances = match what.strip_prefix("random:") {
+        Some(number) => vec![random(
+            number.parse().map_err(|e| format!("{number}: {e}"))?,
+        )],
+        None => read(what).map_err(named)?,
     };
     let effort = parse(effort).ok_or_else(|| format!("{effort} is no effort"))?;
-    let before = peak_memory();
-    let since = Instant::now();
-    let planned = Planner::new()
-        .plan(&instance, effort)
-        .map_err(|error| error.to_string())?;
-    let seconds = since.elapsed().as_secs_f64();
-    let after = peak_memory();
-    let plan = planned.plan;
-    let makespan = plan.verify(&instance).map_err(|error| error.to_string())?;
+    let seed = seed.parse().map_err(|error| format!("{seed}: {error}"))?;
+    let planner = Planner::new().with_seed(seed);
+    let memory_before = peak_memory();
+    let mut report = Vec::new();
+    let mut slowest = 0.0f64;
+    for instance in &instances {
+        let since = Instant::now();
+        let planned = planner.plan(instance, effort);
+        slowest = slowest.max(since.elapsed().as_secs_f64());
+        let planned = planned.map_err(|error| error.to_string())?;
+        let makespan = planned.plan.verify(instance);
+        report.push(serde_json::json!({
+            "buffers": instance.buffers.len(),
+            "lower_bound": planned.plan.lower_bound,
+            "makespan": makespan.map_err(|error| error.to_string())?,
+            "optimal": planned.plan.optimal,
+            "fits": planned.verdict == Verdict::Fits,
+        }));
+    }
     let report = serde_json::json!({
-        "buffers": instance.buffers.len(),
-        "lower_bound": plan.lower_bound,
-        "makespan": makespan,
-        "optimal": plan.optimal,
-        "fits": planned.verdict == Verdict::Fits,
-        "seconds": seconds,
-        "memory_before": before,
-        "memory": after,
+        "plans": report,
+        "seconds": slowest,
+        "memory_before": memory_before,
+        "memory": peak_memory(),
     });
     Ok(report.to_string())
 }
 
-fn read(path: &str) -> Result<Instance, String> {
+fn read(path: &str) -> Result<Vec<Instance>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     match file::read(BufReader::new(file)).map_err(|error| error.to_string())? {
-        Contents::Instance(instance) => Ok(instance),
-        _ => Err("it is not one instance".into()),
+        Contents::Instance(instance) => Ok(vec![instance]),
+        Contents::Programs(programs) => {
+            let grid = Grid::named("R02B04", 65).map_err(|error| error.to_string())?;
+            let sized = programs.size_on(&grid, Path::new(path));
+            let sized = sized.map_err(|error| error.to_string())?;
+            let instances = sized.iter().map(|program| program.instance(256));
+            let instances: Result<_, _> = instances.collect();
+            instances.map_err(|error| error.to_string())
+        }
+        _ => Err("it is neither an instance nor programs".into()),
     }
 }
 

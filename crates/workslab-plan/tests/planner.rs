@@ -298,6 +298,64 @@ fn stopping_gives_the_best_so_far() {
     assert!(stop.load(Ordering::Relaxed));
 }
 
+/// Too many for the exact search, and all of the bound is live at all times: greedy plans miss it.
+fn large(number: usize) -> Instance {
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut live: Vec<(u64, u64)> = (0..300).map(|_| (1 + random(10_000), 0)).collect();
+    let mut buffers = Vec::new();
+    let mut time = 0;
+    while buffers.len() < number {
+        time += 1;
+        let mut freed = 0;
+        for _ in 0..2 {
+            let (size, start) = live.swap_remove(random(live.len() as u64) as usize);
+            let alignment = [1, 1, 1, 8][random(4) as usize];
+            let mut buffer = Buffer::new("", size, start..time).aligned(alignment);
+            if random(20) == 0 && time - start > 2 {
+                buffer.gaps.push(start + 1..time - 1);
+            }
+            buffers.push(buffer);
+            freed += size;
+        }
+        let first = 1 + random(freed - 1);
+        live.extend([(first, time), (freed - first, time)]);
+        live.retain(|(size, _)| *size > 0);
+    }
+    Instance::new(buffers)
+}
+
+#[test]
+fn many_buffers_are_planned_anew_where_they_are_highest() {
+    let instance = large(8000);
+    let seen = Mutex::new(Vec::new());
+    let plan = |effort, threads| {
+        let planner = Planner::new().with_threads(threads);
+        let planner = planner.on_improvement(|plan| {
+            plan.verify(&instance).expect("each is right");
+            seen.lock().expect("nobody panicked").push(plan.makespan);
+        });
+        let plan = planner.plan(&instance, effort).expect("a plan").plan;
+        assert_eq!(plan.verify(&instance), Ok(plan.makespan));
+        let seen = std::mem::take(&mut *seen.lock().expect("nobody panicked"));
+        assert!(seen.is_sorted_by(|one, next| one > next), "{seen:?}");
+        assert_eq!(seen.last(), Some(&plan.makespan));
+        plan
+    };
+    let instant = plan(Effort::Instant, 1);
+    let balanced = plan(Effort::Balanced, 1);
+    assert!(balanced.makespan < instant.makespan);
+    assert_eq!(plan(Effort::Balanced, 2), balanced);
+    // With time it goes on from there, and stops at the end of it.
+    let budget = Duration::from_secs(2);
+    plan(Effort::Exhaustive { budget }, 1);
+}
+
 #[test]
 fn an_alignment_costs_no_more_than_its_padding() {
     // Equal sizes, not multiples of the alignment: each but the last is padded, and no more.
