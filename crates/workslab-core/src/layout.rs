@@ -153,8 +153,12 @@ impl Layout {
             let size = buffer.size.checked_next_multiple_of(buffer.alignment);
             buffer.size = size.ok_or(PlanError::TooLarge)?;
         }
-        let offsets = Planner::new().plan(&padded, effort)?.plan.offsets;
-        self.with_plan(Plan::of(&instance, offsets)?)
+        let plan = Planner::new().plan(&padded, effort)?.plan;
+        let own = Plan::of(&instance, plan.offsets.clone())?;
+        Ok(LayoutPlan {
+            plan,
+            ..self.with_plan(own)?
+        })
     }
 
     /// Takes offsets that were found elsewhere, after checking them.
@@ -195,7 +199,8 @@ impl LayoutPlan {
         self.bytes
     }
 
-    /// The offsets, and how good they are.
+    /// The offsets, and how good they are. If [`Layout::plan`] made them, with the padding that follows
+    /// each array.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan

@@ -1,9 +1,12 @@
 //! Every kind of file is read, and what cannot be read is an error that says where.
 
+use std::path::Path;
+
 use proptest::prelude::*;
 use rstest::rstest;
 use workslab_plan::file::{Contents, FileError, read, write_csv};
-use workslab_plan::{Buffer, Effort, Instance, Plan, Planner};
+use workslab_plan::grid::Grid;
+use workslab_plan::{Buffer, Effort, Instance, Plan, Planner, runs};
 
 fn instance(text: &str) -> Result<Instance, FileError> {
     match read(text.as_bytes())? {
@@ -153,6 +156,41 @@ proptest! {
             }
             Ok(other) => prop_assert!(false, "{other:?}"),
             Err(error) => prop_assert!(!error.to_string().contains('\n'), "{error}"),
+        }
+    }
+
+    #[test]
+    fn damaged_json_is_read_or_an_error_of_one_line(
+        which in 0..3usize,
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), "[0-9\\[\\]{}\",:a-z-]{0,3}"), 1..4),
+    ) {
+        const FILES: [&str; 3] = [
+            r#"{"buffers": [{"name": "b1", "size": 4, "lifetime": [0, 3], "alignment": 4, "offset": 8}]}"#,
+            r#"{"programs": [{"program": "p", "transients": [{"name": "t", "shape": ["cells", "nlev-1", 3],
+                "itemsize": 8, "first_use": 1, "last_use": 2}]}]}"#,
+            "{\"cells\": 10, \"levels\": 5, \"statistics\": {\"high_water\": 7}}\n",
+        ];
+        let mut text = FILES[which].to_owned();
+        for (at, instead) in cuts {
+            let at = at.index(text.len());
+            text.replace_range(at..=at, &instead);
+            if text.is_empty() {
+                break;
+            }
+        }
+        let error = match which {
+            2 => runs::read(text.as_bytes()).err(),
+            _ => read(text.as_bytes()).err(),
+        };
+        if let Some(error) = error {
+            prop_assert!(!error.to_string().contains('\n'), "{error}");
+        }
+        // Whatever programs are read are sized, or refused in one line.
+        if let Ok(Contents::Programs(programs)) = read(text.as_bytes()) {
+            let grid = Grid::named("R02B10", 90).expect("a grid");
+            if let Err(error) = programs.size_on(&grid, Path::new("file")) {
+                prop_assert!(!error.to_string().contains('\n'), "{error}");
+            }
         }
     }
 }
