@@ -1,6 +1,7 @@
 //! `cargo xtask`: what a shell script would do.
 
 mod bench;
+mod bundle;
 mod check;
 mod command;
 mod emulators;
@@ -22,6 +23,7 @@ const HELP: &str = "cargo xtask COMMAND
   planner   the planner's tables, and its plot in docs/images; with WORKSLAB_BENCH_DATA all of them
   page      the page of a plan, in headless Chromium, with a screenshot in target/page
 
+  gpu-bundle           tests, examples and benchmarks for a machine with a GPU, in target/gpu-bundle
   emulators            the emulated drivers under the real names, in target/emulators
   hip-headers DIR…     what the ROCm backend relies on, against HIP's headers in each folder
   cuda-headers DIR…    the same for the CUDA backend, against CUDA's header
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(),
         ["planner"] => planner::measure(),
         ["page"] => page::check(),
+        ["gpu-bundle"] => bundle::lay_out(),
         ["emulators"] => emulators::lay_out(),
         ["hip-headers", ref folders @ ..] => toolkits::HIP.check(folders),
         ["cuda-headers", ref folders @ ..] => toolkits::CUDA.check(folders),
