@@ -1,6 +1,6 @@
 //! How results go back through a C interface. In HIP and in CUDA success is 0 and a bad argument 1.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use crate::Code;
 
@@ -54,4 +54,35 @@ pub unsafe fn store_text(
         to.add(text.len()).write(0);
     }
     SUCCESS
+}
+
+/// HIP's name for a code.
+#[must_use]
+pub fn hip_error_name(code: c_int) -> &'static CStr {
+    match code {
+        0 => c"hipSuccess",
+        1 => c"hipErrorInvalidValue",
+        2 => c"hipErrorOutOfMemory",
+        3 => c"hipErrorNotInitialized",
+        4 => c"hipErrorDeinitialized",
+        100 => c"hipErrorNoDevice",
+        101 => c"hipErrorInvalidDevice",
+        201 => c"hipErrorInvalidContext",
+        400 => c"hipErrorInvalidHandle",
+        600 => c"hipErrorNotReady",
+        700 => c"hipErrorIllegalAddress",
+        719 => c"hipErrorLaunchFailure",
+        801 => c"hipErrorNotSupported",
+        900 => c"hipErrorStreamCaptureUnsupported",
+        901 => c"hipErrorStreamCaptureInvalidated",
+        902 => c"hipErrorStreamCaptureMerge",
+        903 => c"hipErrorStreamCaptureUnmatched",
+        904 => c"hipErrorStreamCaptureUnjoined",
+        905 => c"hipErrorStreamCaptureIsolation",
+        906 => c"hipErrorStreamCaptureImplicit",
+        907 => c"hipErrorCapturedEvent",
+        908 => c"hipErrorStreamCaptureWrongThread",
+        999 => c"hipErrorUnknown",
+        _ => c"hipErrorUnknown",
+    }
 }
