@@ -217,6 +217,12 @@ impl Work<'_, '_> {
             return;
         }
         let parts = problem.split();
+        if parts.iter().any(|(members, _)| members.len() > EXACT) {
+            if !problem.has_fixed {
+                self.repair();
+            }
+            return;
+        }
         let mut parts: Vec<(Vec<usize>, Problem)> = parts
             .into_iter()
             .map(|(members, range)| {
@@ -225,9 +231,6 @@ impl Work<'_, '_> {
             })
             .collect();
         parts.sort_by_key(|(_, part)| std::cmp::Reverse(part.lower_bound));
-        if parts.iter().any(|(_, part)| part.items.len() > EXACT) {
-            return;
-        }
         self.exact(&parts);
     }
 
@@ -343,9 +346,6 @@ impl Work<'_, '_> {
                     return;
                 }
             }
-        }
-        if !instant && !problem.has_fixed && problem.items.len() > EXACT {
-            self.repair();
         }
     }
 

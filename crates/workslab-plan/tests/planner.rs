@@ -357,6 +357,40 @@ fn many_buffers_are_planned_anew_where_they_are_highest() {
 }
 
 #[test]
+fn many_small_parts_are_searched_one_by_one() {
+    // 300 times the twelve buffers of examples/data/tight.csv, one after the other: 12 bytes live at
+    // most, and 13 are needed. All together are too many for the exact search; each part is not.
+    let tight = [
+        (0, 1, 2),
+        (0, 1, 2),
+        (0, 2, 6),
+        (1, 2, 1),
+        (2, 3, 5),
+        (0, 3, 2),
+        (3, 4, 6),
+        (1, 4, 3),
+        (3, 5, 1),
+        (2, 5, 2),
+        (4, 5, 8),
+        (4, 5, 1),
+    ];
+    let buffers = (0..300).flat_map(|part| {
+        tight.map(|(start, end, size)| Buffer::new("", size, 5 * part + start..5 * part + end))
+    });
+    let instance = Instance::new(buffers.collect());
+    let effort = Effort::Exhaustive { budget: LONG };
+    let plan = Planner::new().plan(&instance, effort).expect("a plan").plan;
+    assert_eq!(plan.verify(&instance), Ok(13));
+    assert_eq!((plan.lower_bound, plan.optimal), (12, true));
+    let effort = Effort::Fit {
+        capacity: 12,
+        budget: LONG,
+    };
+    let planned = Planner::new().plan(&instance, effort).expect("an answer");
+    assert_eq!(planned.verdict, Verdict::DoesNotFit);
+}
+
+#[test]
 fn an_alignment_costs_no_more_than_its_padding() {
     // Equal sizes, not multiples of the alignment: each but the last is padded, and no more.
     let buffers = (0..13).map(|_| Buffer::new("", 2_600_000, 0..1).aligned(256));
