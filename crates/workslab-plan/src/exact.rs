@@ -11,12 +11,11 @@
 //! doi:10.1145/3623278.3624752).
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use crate::random::Random;
 use crate::sections::Problem;
 use crate::skyline::{Peaks, area};
+use crate::until::Until;
 
 /// What came of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +120,7 @@ pub(crate) struct Search<'p> {
     members: Vec<u32>,
     nodes: u64,
     limit: u64,
-    stop: &'p AtomicBool,
-    deadline: Option<Instant>,
+    until: Until<'p>,
     rank: Vec<u32>,
 }
 
@@ -139,11 +137,7 @@ const NOBODY: u32 = u32::MAX;
 const SHUFFLE: f64 = 0.3;
 
 impl<'p> Search<'p> {
-    pub(crate) fn new(
-        problem: &'p Problem,
-        stop: &'p AtomicBool,
-        deadline: Option<Instant>,
-    ) -> Self {
+    pub(crate) fn new(problem: &'p Problem, until: Until<'p>) -> Self {
         let count = problem.items.len();
         let mut residents = vec![Vec::new(); problem.sections];
         for (index, item) in problem.items.iter().enumerate() {
@@ -188,8 +182,7 @@ impl<'p> Search<'p> {
             members: Vec::new(),
             nodes: 0,
             limit: 0,
-            stop,
-            deadline,
+            until,
             rank: vec![0; count],
         }
     }
@@ -293,7 +286,7 @@ impl<'p> Search<'p> {
             return Step::Found;
         }
         self.nodes += 1;
-        if self.nodes > self.limit || (self.nodes.is_multiple_of(1024) && self.must_stop()) {
+        if self.nodes > self.limit || (self.nodes.is_multiple_of(1024) && self.until.is_over()) {
             return Step::OutOfNodes;
         }
         // Everything that is left goes no lower than the next one, which must leave room for it all.
@@ -341,13 +334,6 @@ impl<'p> Search<'p> {
         }
         self.candidates.truncate(first);
         step
-    }
-
-    fn must_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-            || self
-                .deadline
-                .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Places an item, and lifts what lives at the same time above it. False if something can no longer

@@ -43,6 +43,7 @@ mod repair;
 pub mod runs;
 mod sections;
 mod skyline;
+mod until;
 
 pub use error::PlanError;
 pub use instance::{Buffer, Instance};

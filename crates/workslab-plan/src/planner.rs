@@ -1,7 +1,7 @@
 //! How much to try, in which order, and when to stop.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "parallel")]
@@ -12,6 +12,7 @@ use crate::first_fit::Order;
 use crate::repair::{Budget, repair};
 use crate::sections::Problem;
 use crate::skyline::{self, TIES, Tie};
+use crate::until::Until;
 use crate::{Instance, Plan, PlanError, first_fit, online};
 
 /// How much to try.
@@ -144,12 +145,14 @@ impl<'c> Planner<'c> {
             instance,
             problem: &problem,
             effort,
-            stop: self.stop.unwrap_or(&own_stop),
-            deadline: match effort {
-                Effort::Exhaustive { budget } | Effort::Fit { budget, .. } => {
-                    Instant::now().checked_add(budget)
-                }
-                Effort::Instant | Effort::Balanced => None,
+            until: Until {
+                stop: self.stop.unwrap_or(&own_stop),
+                deadline: match effort {
+                    Effort::Exhaustive { budget } | Effort::Fit { budget, .. } => {
+                        Instant::now().checked_add(budget)
+                    }
+                    Effort::Instant | Effort::Balanced => None,
+                },
             },
             offsets: Vec::new(),
             makespan: u64::MAX,
@@ -195,8 +198,7 @@ struct Work<'w, 'c> {
     instance: &'w Instance,
     problem: &'w Problem,
     effort: Effort,
-    stop: &'w AtomicBool,
-    deadline: Option<Instant>,
+    until: Until<'w>,
     /// The best offsets so far, in units, by item.
     offsets: Vec<u64>,
     makespan: u64,
@@ -247,14 +249,7 @@ impl Work<'_, '_> {
             Effort::Fit { capacity, .. } => self.excluded_below > capacity / self.problem.unit,
             _ => false,
         };
-        out_of_reach || self.makespan <= self.goal() || self.time_is_over()
-    }
-
-    fn time_is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-            || self
-                .deadline
-                .is_some_and(|deadline| Instant::now() >= deadline)
+        out_of_reach || self.makespan <= self.goal() || self.until.is_over()
     }
 
     fn take(&mut self, offsets: Vec<u64>) {
@@ -356,13 +351,9 @@ impl Work<'_, '_> {
             true => PAIRS_A_SECOND + PAIRS_A_BUFFER * self.problem.items.len() as u64,
             false => u64::MAX,
         };
-        let (stop, deadline) = (self.stop, self.deadline);
-        let is_over = move || {
-            stop.load(Ordering::Relaxed) || deadline.is_some_and(|end| Instant::now() >= end)
-        };
         let budget = Budget {
             pairs,
-            stop: &is_over,
+            until: self.until,
             random: (!balanced).then_some(self.planner.seed),
         };
         let (problem, offsets, goal) = (self.problem, self.offsets.clone(), self.goal());
@@ -466,7 +457,7 @@ impl Work<'_, '_> {
     fn search_part(&self, part: &Problem, goal: u64, left: &mut u64) -> Outcome {
         let threads = self.planner.threads as u64;
         let mut searches: Vec<Search<'_>> = (0..threads)
-            .map(|_| Search::new(part, self.stop, self.deadline))
+            .map(|_| Search::new(part, self.until))
             .collect();
         let mut round = 0;
         loop {
@@ -486,7 +477,7 @@ impl Work<'_, '_> {
                 .find(|outcome| *outcome != Outcome::Unknown);
             match answer {
                 Some(outcome) => return outcome,
-                None if *left == 0 || self.time_is_over() => return Outcome::Unknown,
+                None if *left == 0 || self.until.is_over() => return Outcome::Unknown,
                 None => round += 1,
             }
         }

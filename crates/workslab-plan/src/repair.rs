@@ -4,6 +4,7 @@
 use crate::first_fit::{self, Order, TALL};
 use crate::random::Random;
 use crate::sections::{Problem, Spans};
+use crate::until::Until;
 
 /// How many buffers may move in the smallest window that is tried.
 const SMALLEST: usize = 5000;
@@ -15,8 +16,7 @@ pub(crate) struct Budget<'b> {
     /// How many pairs of buffers may be looked at, about: each try in a window takes the square of what
     /// may move in it.
     pub(crate) pairs: u64,
-    /// Whether to end now.
-    pub(crate) stop: &'b (dyn Fn() -> bool + Sync),
+    pub(crate) until: Until<'b>,
     /// Whether to go on with orders at random when nothing else helps.
     pub(crate) random: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub(crate) fn repair(
     let mut random = budget.random.map(Random::new);
     let mut best = problem.makespan(&offsets);
     let mut moving = SMALLEST;
-    while !(budget.stop)() {
+    while !budget.until.is_over() {
         let top = |item: usize| offsets[item] + problem.items[item].size;
         let highest = (0..problem.items.len()).max_by_key(|&item| (top(item), item));
         let Some(highest) = highest.filter(|&item| top(item) > goal) else {
