@@ -10,10 +10,10 @@ use std::process::ExitCode;
 use std::ptr;
 use std::time::Instant;
 
-use libloading::Library;
 use serde_json::{Map, Value, json};
 use workslab_core::{ExternalWorkspaceAllocator, Platform, SlabSize};
 use workslab_cuda::{Cuda, CudaStream};
+use workslab_driver::{Search, driver_functions};
 
 /// The program of the comparison: arrays, and bytes of each.
 const ARRAYS: usize = 24;
@@ -46,49 +46,30 @@ const KERNEL: &str = "\
 }
 \0";
 
-macro_rules! driver {
-    ($($field:ident: $symbol:literal ($($argument:ty),*);)*) => {
-        /// The driver's functions that the backend does not have.
-        #[allow(non_snake_case, reason = "the driver's names")]
-        struct Driver {
-            $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
-            _library: Library,
-        }
-
-        impl Driver {
-            fn load() -> Result<Self, AnyError> {
-                let name = std::env::var_os("WORKSLAB_CUDA_LIBRARY")
-                    .unwrap_or_else(|| "libcuda.so.1".into());
-                // SAFETY: the backend has loaded the same library before.
-                let library = unsafe { Library::new(name) }?;
-                Ok(Self {
-                    // SAFETY: the types are those of cuda.h for these symbols.
-                    $($field: unsafe { *library.get(concat!($symbol, "\0").as_bytes())? },)*
-                    _library: library,
-                })
-            }
-        }
-    };
-}
-
-driver! {
-    cuMemAlloc: "cuMemAlloc_v2" (*mut u64, usize);
-    cuMemFree: "cuMemFree_v2" (u64);
-    cuMemAllocAsync: "cuMemAllocAsync" (*mut u64, usize, *mut c_void);
-    cuMemFreeAsync: "cuMemFreeAsync" (u64, *mut c_void);
-    cuDeviceGet: "cuDeviceGet" (*mut c_int, c_int);
-    cuDevicePrimaryCtxRetain: "cuDevicePrimaryCtxRetain" (*mut *mut c_void, c_int);
-    cuCtxSetCurrent: "cuCtxSetCurrent" (*mut c_void);
-    cuDeviceGetDefaultMemPool: "cuDeviceGetDefaultMemPool" (*mut *mut c_void, c_int);
-    cuMemPoolSetAttribute: "cuMemPoolSetAttribute" (*mut c_void, c_int, *mut u64);
-    cuModuleLoadData: "cuModuleLoadData" (*mut *mut c_void, *const c_char);
-    cuModuleGetFunction: "cuModuleGetFunction" (*mut *mut c_void, *mut c_void, *const c_char);
-    cuLaunchKernel: "cuLaunchKernel" (*mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
-        c_uint, *mut c_void, *mut *mut c_void, *mut *mut c_void);
-    cuStreamSynchronize: "cuStreamSynchronize" (*mut c_void);
-    cuEventCreate: "cuEventCreate" (*mut *mut c_void, c_uint);
-    cuEventRecord: "cuEventRecord" (*mut c_void, *mut c_void);
-    cuStreamWaitEvent: "cuStreamWaitEvent" (*mut c_void, *mut c_void, c_uint);
+// The driver's functions that the backend does not have, and some that it has.
+driver_functions! {
+    platform "cuda", needs "CUDA 11.2";
+    fn cuMemAlloc_v2(pointer: *mut u64, size: usize) -> c_int;
+    fn cuMemFree_v2(pointer: u64) -> c_int;
+    fn cuMemAllocAsync(pointer: *mut u64, size: usize, stream: *mut c_void) -> c_int;
+    fn cuMemFreeAsync(pointer: u64, stream: *mut c_void) -> c_int;
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int;
+    fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> c_int;
+    fn cuCtxSetCurrent(context: *mut c_void) -> c_int;
+    fn cuDeviceGetDefaultMemPool(pool: *mut *mut c_void, device: c_int) -> c_int;
+    fn cuMemPoolSetAttribute(pool: *mut c_void, attribute: c_int, value: *mut u64) -> c_int;
+    fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_char) -> c_int;
+    fn cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char) -> c_int;
+    fn cuLaunchKernel(
+        function: *mut c_void, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
+        block_y: c_uint, block_z: c_uint, shared: c_uint, stream: *mut c_void,
+        arguments: *mut *mut c_void, extra: *mut *mut c_void,
+    ) -> c_int;
+    fn cuStreamSynchronize(stream: *mut c_void) -> c_int;
+    fn cuEventCreate(event: *mut *mut c_void, flags: c_uint) -> c_int;
+    fn cuEventRecord(event: *mut c_void, stream: *mut c_void) -> c_int;
+    fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, flags: c_uint) -> c_int;
+    optional;
 }
 
 fn ok(call: &str, code: c_int) -> Result<(), AnyError> {
@@ -144,14 +125,14 @@ fn group(results: &mut Map<String, Value>, mut cases: Vec<Case<'_>>) -> Result<(
 }
 
 struct Bench {
-    driver: Driver,
+    driver: Functions,
     function: *mut c_void,
 }
 
 impl Bench {
     /// With the device's primary context current, in which the backend works too.
     fn new() -> Result<Self, AnyError> {
-        let driver = Driver::load()?;
+        let driver = Functions::find(Search::cuda("cuda").open()?)?;
         let (mut device, mut context, mut pool) = (0, ptr::null_mut(), ptr::null_mut());
         let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
         let mut all = u64::MAX;
@@ -209,14 +190,14 @@ impl Bench {
         let mut address = 0;
         // SAFETY: the call writes to `address` only.
         ok("cuMemAlloc", unsafe {
-            (self.driver.cuMemAlloc)(&raw mut address, bytes)
+            (self.driver.cuMemAlloc_v2)(&raw mut address, bytes)
         })?;
         Ok(address)
     }
 
     fn free(&self, address: u64) -> Result<(), AnyError> {
         // SAFETY: `allocate` gave the address, and it is given back once.
-        ok("cuMemFree", unsafe { (self.driver.cuMemFree)(address) })
+        ok("cuMemFree", unsafe { (self.driver.cuMemFree_v2)(address) })
     }
 
     fn allocate_async(&self, stream: &CudaStream) -> Result<u64, AnyError> {

@@ -1,7 +1,7 @@
 //! The driver's functions, looked up when the program runs.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cust::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream};
 use once_cell::sync::OnceCell;
@@ -64,12 +64,12 @@ driver_functions! {
 /// The driver of this process, loaded when it is first asked for. A failure is not kept.
 pub(crate) fn functions() -> Result<&'static Functions, Error> {
     static FUNCTIONS: OnceCell<Functions> = OnceCell::new();
-    FUNCTIONS.get_or_try_init(|| start(search().open()?))
+    FUNCTIONS.get_or_try_init(|| start(Search::cuda(NAME).open()?))
 }
 
 /// The driver in this file, and no other. It stays loaded.
 pub(crate) fn functions_of(library: &Path) -> Result<&'static Functions, Error> {
-    let functions = start(search().open_file(library)?)?;
+    let functions = start(Search::cuda(NAME).open_file(library)?)?;
     Ok(Box::leak(Box::new(functions)))
 }
 
@@ -89,21 +89,6 @@ fn start(library: (workslab_driver::Library, String)) -> Result<Functions, Error
             functions.name_of(code)
         ),
     })
-}
-
-fn search() -> Search {
-    Search {
-        platform: NAME,
-        what: "CUDA driver",
-        variable: "WORKSLAB_CUDA_LIBRARY",
-        names: &["libcuda.so.1", "libcuda.so"],
-        folders: vec![
-            PathBuf::from("/usr/local/nvidia/lib64"),
-            PathBuf::from("/usr/local/nvidia/lib"),
-            PathBuf::from("/usr/lib/wsl/lib"),
-        ],
-        advice: "install NVIDIA's driver",
-    }
 }
 
 #[cfg(test)]

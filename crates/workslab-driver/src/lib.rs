@@ -27,6 +27,23 @@ pub struct Search {
 }
 
 impl Search {
+    /// Where CUDA's driver may be.
+    #[must_use]
+    pub fn cuda(platform: &'static str) -> Self {
+        Self {
+            platform,
+            what: "CUDA driver",
+            variable: "WORKSLAB_CUDA_LIBRARY",
+            names: &["libcuda.so.1", "libcuda.so"],
+            folders: vec![
+                PathBuf::from("/usr/local/nvidia/lib64"),
+                PathBuf::from("/usr/local/nvidia/lib"),
+                PathBuf::from("/usr/lib/wsl/lib"),
+            ],
+            advice: "install NVIDIA's driver",
+        }
+    }
+
     /// The first library that can be loaded, and how it was named.
     ///
     /// # Errors

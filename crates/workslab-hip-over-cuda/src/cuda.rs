@@ -1,7 +1,6 @@
 //! CUDA's driver.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::path::PathBuf;
 
 use once_cell::sync::OnceCell;
 use workslab_driver::{Search, driver_functions};
@@ -56,7 +55,7 @@ driver_functions! {
 pub(crate) fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceCell<Functions> = OnceCell::new();
     let found = FUNCTIONS.get_or_try_init(|| {
-        let functions = Functions::find(search().open()?)?;
+        let functions = Functions::find(Search::cuda("rocm").open()?)?;
         // SAFETY: the call has no condition.
         match unsafe { (functions.cuInit)(0) } {
             0 => Ok(functions),
@@ -73,16 +72,5 @@ pub(crate) fn functions() -> Option<&'static Functions> {
             eprintln!("libamdhip64 over libcuda: {error}");
             None
         }
-    }
-}
-
-fn search() -> Search {
-    Search {
-        platform: "rocm",
-        what: "CUDA driver",
-        variable: "WORKSLAB_CUDA_LIBRARY",
-        names: &["libcuda.so.1"],
-        folders: vec![PathBuf::from("/usr/local/nvidia/lib64")],
-        advice: "install NVIDIA's driver",
     }
 }

@@ -35,6 +35,40 @@ fn address(pointer: *const c_void) -> u64 {
     pointer.expose_provenance() as u64
 }
 
+/// Functions whose twin takes the same, with the same flags and modes.
+macro_rules! forward {
+    ($($hip:ident($($name:ident: $type:ty),*) => $cuda:ident($($argument:expr),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $hip($($name: $type),*) -> Code {
+            // SAFETY: what the caller hands to HIP is handed to CUDA, which asks the same of it.
+            call(|cuda| unsafe { (cuda.$cuda)($($argument),*) })
+        }
+    )*};
+}
+
+forward! {
+    hipMemGetInfo(free: *mut usize, total: *mut usize) => cuMemGetInfo_v2(free, total);
+    hipFree(pointer: *mut c_void) => cuMemFree_v2(address(pointer));
+    hipStreamCreateWithFlags(stream: *mut Handle, flags: c_uint) => cuStreamCreate(stream, flags);
+    hipStreamDestroy(stream: Handle) => cuStreamDestroy_v2(stream);
+    hipStreamSynchronize(stream: Handle) => cuStreamSynchronize(stream);
+    hipStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) => cuStreamWaitEvent(stream, event, flags);
+    hipEventCreateWithFlags(event: *mut Handle, flags: c_uint) => cuEventCreate(event, flags);
+    hipEventDestroy(event: Handle) => cuEventDestroy_v2(event);
+    hipEventRecord(event: Handle, stream: Handle) => cuEventRecord(event, stream);
+    hipMemsetD8Async(to: *mut c_void, value: u8, count: usize, stream: Handle) => cuMemsetD8Async(address(to), value, count, stream);
+    hipMemsetD16Async(to: *mut c_void, value: u16, count: usize, stream: Handle) => cuMemsetD16Async(address(to), value, count, stream);
+    hipMemsetD32Async(to: *mut c_void, value: c_int, count: usize, stream: Handle) => cuMemsetD32Async(address(to), value.cast_unsigned(), count, stream);
+    hipStreamBeginCapture(stream: Handle, mode: c_uint) => cuStreamBeginCapture_v2(stream, mode);
+    hipStreamEndCapture(stream: Handle, graph: *mut Handle) => cuStreamEndCapture(stream, graph);
+    hipGraphLaunch(executable: Handle, stream: Handle) => cuGraphLaunch(executable, stream);
+    hipGraphExecDestroy(executable: Handle) => cuGraphExecDestroy(executable);
+    hipGraphDestroy(graph: Handle) => cuGraphDestroy(graph);
+    hipUserObjectCreate(object: *mut Handle, value: *mut c_void, destroy: Destroy, references: c_uint, flags: c_uint) => cuUserObjectCreate(object, value, destroy, references, flags);
+    hipUserObjectRelease(object: Handle, count: c_uint) => cuUserObjectRelease(object, count);
+    hipGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) => cuGraphRetainUserObject(graph, object, count, flags);
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn hipGetErrorName(code: Code) -> *const c_char {
     hip_error_name(c_int::try_from(code).unwrap_or(c_int::MAX)).as_ptr()
@@ -106,12 +140,6 @@ unsafe extern "C" fn hipDeviceGetAttribute(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> Code {
-    // SAFETY: the caller's pointers.
-    call(|cuda| unsafe { (cuda.cuMemGetInfo_v2)(free, total) })
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn hipMalloc(pointer: *mut *mut c_void, size: usize) -> Code {
     let mut found = 0;
     // SAFETY: the call writes to `found` only.
@@ -121,54 +149,6 @@ unsafe extern "C" fn hipMalloc(pointer: *mut *mut c_void, size: usize) -> Code {
         unsafe { pointer.write(ptr::with_exposed_provenance_mut(found as usize)) };
     }
     code
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn hipFree(pointer: *mut c_void) -> Code {
-    // SAFETY: an address that CUDA gave, which it checks.
-    call(|cuda| unsafe { (cuda.cuMemFree_v2)(address(pointer)) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipStreamCreateWithFlags(stream: *mut Handle, flags: c_uint) -> Code {
-    // SAFETY: the caller's pointer. The flags are the same.
-    call(|cuda| unsafe { (cuda.cuStreamCreate)(stream, flags) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipStreamDestroy(stream: Handle) -> Code {
-    // SAFETY: the caller's stream.
-    call(|cuda| unsafe { (cuda.cuStreamDestroy_v2)(stream) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipStreamSynchronize(stream: Handle) -> Code {
-    // SAFETY: the caller's stream.
-    call(|cuda| unsafe { (cuda.cuStreamSynchronize)(stream) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) -> Code {
-    // SAFETY: the caller's stream and event.
-    call(|cuda| unsafe { (cuda.cuStreamWaitEvent)(stream, event, flags) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipEventCreateWithFlags(event: *mut Handle, flags: c_uint) -> Code {
-    // SAFETY: the caller's pointer. The flag for "no timing" is the same.
-    call(|cuda| unsafe { (cuda.cuEventCreate)(event, flags) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipEventDestroy(event: Handle) -> Code {
-    // SAFETY: the caller's event.
-    call(|cuda| unsafe { (cuda.cuEventDestroy_v2)(event) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipEventRecord(event: Handle, stream: Handle) -> Code {
-    // SAFETY: the caller's event and stream.
-    call(|cuda| unsafe { (cuda.cuEventRecord)(event, stream) })
 }
 
 #[unsafe(no_mangle)]
@@ -190,53 +170,6 @@ unsafe extern "C" fn hipMemcpyAsync(
             _ => BAD_VALUE,
         }
     })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipMemsetD8Async(
-    to: *mut c_void,
-    value: u8,
-    count: usize,
-    stream: Handle,
-) -> Code {
-    // SAFETY: the caller's memory.
-    call(|cuda| unsafe { (cuda.cuMemsetD8Async)(address(to), value, count, stream) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipMemsetD16Async(
-    to: *mut c_void,
-    value: u16,
-    count: usize,
-    stream: Handle,
-) -> Code {
-    // SAFETY: the caller's memory.
-    call(|cuda| unsafe { (cuda.cuMemsetD16Async)(address(to), value, count, stream) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipMemsetD32Async(
-    to: *mut c_void,
-    value: c_int,
-    count: usize,
-    stream: Handle,
-) -> Code {
-    // SAFETY: the caller's memory.
-    call(|cuda| unsafe {
-        (cuda.cuMemsetD32Async)(address(to), value.cast_unsigned(), count, stream)
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipStreamBeginCapture(stream: Handle, mode: c_uint) -> Code {
-    // SAFETY: the caller's stream. The modes are the same.
-    call(|cuda| unsafe { (cuda.cuStreamBeginCapture_v2)(stream, mode) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipStreamEndCapture(stream: Handle, graph: *mut Handle) -> Code {
-    // SAFETY: the caller's stream and pointer.
-    call(|cuda| unsafe { (cuda.cuStreamEndCapture)(stream, graph) })
 }
 
 #[unsafe(no_mangle)]
@@ -269,51 +202,4 @@ unsafe extern "C" fn hipGraphInstantiate(
 ) -> Code {
     // SAFETY: the caller's graph and pointer.
     call(|cuda| unsafe { (cuda.cuGraphInstantiateWithFlags)(executable, graph, 0) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipGraphLaunch(executable: Handle, stream: Handle) -> Code {
-    // SAFETY: the caller's graph and stream.
-    call(|cuda| unsafe { (cuda.cuGraphLaunch)(executable, stream) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipGraphExecDestroy(executable: Handle) -> Code {
-    // SAFETY: the caller's graph.
-    call(|cuda| unsafe { (cuda.cuGraphExecDestroy)(executable) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipGraphDestroy(graph: Handle) -> Code {
-    // SAFETY: the caller's graph.
-    call(|cuda| unsafe { (cuda.cuGraphDestroy)(graph) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipUserObjectCreate(
-    object: *mut Handle,
-    value: *mut c_void,
-    destroy: Destroy,
-    references: c_uint,
-    flags: c_uint,
-) -> Code {
-    // SAFETY: the caller's pointer and destructor. The flag is the same.
-    call(|cuda| unsafe { (cuda.cuUserObjectCreate)(object, value, destroy, references, flags) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipUserObjectRelease(object: Handle, count: c_uint) -> Code {
-    // SAFETY: the caller's object.
-    call(|cuda| unsafe { (cuda.cuUserObjectRelease)(object, count) })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hipGraphRetainUserObject(
-    graph: Handle,
-    object: Handle,
-    count: c_uint,
-    flags: c_uint,
-) -> Code {
-    // SAFETY: the caller's graph and object. The flag is the same.
-    call(|cuda| unsafe { (cuda.cuGraphRetainUserObject)(graph, object, count, flags) })
 }
