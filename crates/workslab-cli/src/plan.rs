@@ -180,16 +180,28 @@ impl Report<'_> {
     }
 }
 
+impl PlanFailure {
+    /// What is in the file, or that it is not there, is the trouble.
+    pub(crate) fn in_file(path: &Path, error: FileError) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            error,
+        }
+    }
+}
+
+/// A file to read from.
+pub(crate) fn open(path: &Path) -> Result<BufReader<File>, PlanFailure> {
+    let file = File::open(path).map_err(|error| FileError::Unreadable(error.to_string()));
+    file.map(BufReader::new)
+        .map_err(|error| PlanFailure::in_file(path, error))
+}
+
 /// The instance in the file, or that of one of its programs.
 fn read(args: &PlanArgs) -> Result<Instance, CliError> {
     let path = &args.file;
-    let failed = |error| PlanFailure::File {
-        path: path.clone(),
-        error,
-    };
-    let file =
-        File::open(path).map_err(|error| failed(FileError::Unreadable(error.to_string())))?;
-    match file::read(BufReader::new(file)).map_err(failed)? {
+    let failed = |error| PlanFailure::in_file(path, error);
+    match file::read(open(path)?).map_err(failed)? {
         Contents::Instance(instance) => Ok(instance),
         Contents::Programs(programs) => {
             let sized = programs.size_on(&args.grid.grid()?, path)?;

@@ -20,12 +20,19 @@ const GRIDS: [&str; 7] = [
     "R02B04", "R02B05", "R02B06", "R02B07", "R02B08", "R02B09", "R02B10",
 ];
 
+/// What holds for all grids of a report.
 #[derive(Serialize)]
-struct Report {
+struct Setting {
     levels: usize,
     margin_percent: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<Device>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    setting: Setting,
     grids: Vec<OnGrid>,
 }
 
@@ -87,9 +94,14 @@ pub(crate) fn run(args: &SizeArgs) -> Result<ExitCode, CliError> {
         }
         None => None,
     };
+    let setting = Setting {
+        levels: args.grid.levels,
+        margin_percent: args.margin,
+        device,
+    };
     match (&args.from_runs, &args.file) {
-        (Some(path), _) => runs::run(args, path, device)?,
-        (None, Some(path)) => from_programs(args, path, device)?,
+        (Some(path), _) => runs::run(args, path, setting)?,
+        (None, Some(path)) => from_programs(args, path, setting)?,
         // clap has seen to it that one of them is there.
         (None, None) => {}
     }
@@ -107,33 +119,41 @@ fn grids(args: &SizeArgs) -> Result<Vec<(String, Grid)>, CliError> {
     }
 }
 
-fn from_programs(args: &SizeArgs, path: &Path, device: Option<Device>) -> Result<(), CliError> {
+fn from_programs(args: &SizeArgs, path: &Path, setting: Setting) -> Result<(), CliError> {
     let programs = Programs::read(path)?;
     let report = Report {
-        levels: args.grid.levels,
-        margin_percent: args.margin,
         grids: grids(args)?
             .into_iter()
-            .map(|(name, grid)| on_grid(path, args.margin, &programs, name, &grid, device.as_ref()))
+            .map(|(name, grid)| on_grid(path, &setting, &programs, name, &grid))
             .collect::<Result<_, _>>()?,
-        device,
+        setting,
     };
+    print(args, &report, &HEADS, &report.rows(), || report.text())
+}
+
+/// Prints a report in the form that was asked for.
+fn print<const N: usize>(
+    args: &SizeArgs,
+    report: &impl Serialize,
+    heads: &[&str; N],
+    rows: &[[String; N]],
+    text: impl FnOnce() -> String,
+) -> Result<(), CliError> {
     if args.json {
-        table::print_json(&report)
+        table::print_json(report)
     } else if args.markdown {
-        table::print(&markdown(&report.heads(), &report.rows()))
+        table::print(&markdown(heads, rows))
     } else {
-        table::print(&report.text())
+        table::print(&text())
     }
 }
 
 fn on_grid(
     path: &Path,
-    margin: f64,
+    setting: &Setting,
     programs: &Programs,
     name: String,
     grid: &Grid,
-    device: Option<&Device>,
 ) -> Result<OnGrid, CliError> {
     let failed = |error| PlanFailure::Plan {
         path: path.to_owned(),
@@ -160,7 +180,7 @@ fn on_grid(
         None => (String::new(), 0),
     };
     let sum = all.iter().map(|program| program.sum).max().unwrap_or(0);
-    let workspace_size = with_margin(planned, margin);
+    let workspace_size = setting.with_margin(planned);
     Ok(OnGrid {
         grid: name,
         cells: grid.cells,
@@ -169,37 +189,40 @@ fn on_grid(
         largest,
         sum,
         workspace_size,
-        share_of_device: share_of(workspace_size, device),
+        share_of_device: setting.share_of_device(workspace_size),
     })
 }
 
-/// So many percent more.
-fn with_margin(bytes: u64, percent: f64) -> u64 {
-    // Without one not a byte may be lost to rounding.
-    match percent {
-        0.0 => bytes,
-        percent => (bytes as f64 * (1.0 + percent / 100.0)).ceil() as u64,
+impl Setting {
+    /// So many percent more.
+    fn with_margin(&self, bytes: u64) -> u64 {
+        // Without one not a byte may be lost to rounding.
+        match self.margin_percent {
+            0.0 => bytes,
+            percent => (bytes as f64 * (1.0 + percent / 100.0)).ceil() as u64,
+        }
     }
-}
 
-fn share_of(bytes: u64, device: Option<&Device>) -> Option<f64> {
-    device.map(|device| bytes as f64 / device.bytes as f64)
+    fn share_of_device(&self, bytes: u64) -> Option<f64> {
+        let device = self.device.as_ref();
+        device.map(|device| bytes as f64 / device.bytes as f64)
+    }
+
+    /// What stands below a table of sizes.
+    fn remarks(&self) -> String {
+        let margin = match self.margin_percent {
+            0.0 => String::new(),
+            percent => format!(" Sizes include a margin of {percent} %."),
+        };
+        let device = self.device.as_ref().map_or_else(String::new, |device| {
+            format!(" Device: {}, {}.", device.name, Bytes(device.bytes))
+        });
+        format!("{} levels.{margin}{device}", self.levels)
+    }
 }
 
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |share| format!("{:.2} %", 100.0 * share))
-}
-
-/// What stands below a table of sizes.
-fn remarks(levels: usize, margin_percent: f64, device: Option<&Device>) -> String {
-    let margin = match margin_percent {
-        0.0 => String::new(),
-        percent => format!(" Sizes include a margin of {percent} %."),
-    };
-    let device = device.map_or_else(String::new, |device| {
-        format!(" Device: {}, {}.", device.name, Bytes(device.bytes))
-    });
-    format!("{levels} levels.{margin}{device}")
 }
 
 /// A table in Markdown whose first column is text.
@@ -216,6 +239,15 @@ fn words(bytes: u64) -> String {
     Bytes(usize::try_from(bytes).unwrap_or(usize::MAX)).short()
 }
 
+const HEADS: [&str; 6] = [
+    "grid",
+    "cells",
+    "without sharing",
+    "WORKSLAB_WORKSPACE_SIZE",
+    "largest program",
+    "of the device",
+];
+
 impl Report {
     fn rows(&self) -> Vec<[String; 6]> {
         self.grids
@@ -231,17 +263,6 @@ impl Report {
                 ]
             })
             .collect()
-    }
-
-    fn heads(&self) -> [&'static str; 6] {
-        [
-            "grid",
-            "cells",
-            "without sharing",
-            "WORKSLAB_WORKSPACE_SIZE",
-            "largest program",
-            "of the device",
-        ]
     }
 
     /// The programs of one grid, or the rule of thumb for all.
@@ -268,12 +289,11 @@ impl Report {
             }
             text = format!("{programs}\n");
         }
-        let mut all = table::new(self.heads(), &[1, 2, 3, 5]);
+        let mut all = table::new(HEADS, &[1, 2, 3, 5]);
         for row in self.rows() {
             all.add_row(row);
         }
-        let remarks = remarks(self.levels, self.margin_percent, self.device.as_ref());
-        format!("{text}{all}\n{remarks}")
+        format!("{text}{all}\n{}", self.setting.remarks())
     }
 }
 

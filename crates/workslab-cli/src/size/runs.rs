@@ -1,25 +1,20 @@
 //! `workslab size --from-runs`: what recorded runs say about another grid.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use serde::Serialize;
-use workslab_plan::file::FileError;
 use workslab_plan::runs::{self, Model, ModelError, Prediction, Run};
 
-use super::{Device, grids, markdown, percent, remarks, share_of, with_margin, words};
+use super::{Setting, grids, percent, print, words};
 use crate::args::SizeArgs;
-use crate::plan::PlanFailure;
+use crate::plan::{self, PlanFailure};
 use crate::{CliError, table};
 
 #[derive(Serialize)]
 struct Report {
     runs: usize,
-    levels: usize,
-    margin_percent: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device: Option<Device>,
+    #[serde(flatten)]
+    setting: Setting,
     grids: Vec<OnGrid>,
 }
 
@@ -49,7 +44,7 @@ struct Predicted {
     share_of_device: Option<f64>,
 }
 
-pub(super) fn run(args: &SizeArgs, path: &Path, device: Option<Device>) -> Result<(), CliError> {
+pub(super) fn run(args: &SizeArgs, path: &Path, setting: Setting) -> Result<(), CliError> {
     let runs = read(path)?;
     let failed = |error| PlanFailure::Runs {
         path: path.to_owned(),
@@ -61,9 +56,7 @@ pub(super) fn run(args: &SizeArgs, path: &Path, device: Option<Device>) -> Resul
     for (name, grid) in grids(args)? {
         let predicted = model.predict(grid.cells as u64, grid.nlev as u64, args.extrapolate);
         let outcome = match predicted {
-            Ok(programs) => {
-                Outcome::Predicted(Predicted::of(programs, args.margin, device.as_ref()))
-            }
+            Ok(programs) => Outcome::Predicted(Predicted::of(programs, &setting)),
             // Of all the usual grids some may lie outside; the one that was asked for may not.
             Err(error @ ModelError::Outside { .. }) if !chosen => Outcome::Refused {
                 refused: error.to_string(),
@@ -78,42 +71,29 @@ pub(super) fn run(args: &SizeArgs, path: &Path, device: Option<Device>) -> Resul
     }
     let report = Report {
         runs: runs.len(),
-        levels: args.grid.levels,
-        margin_percent: args.margin,
-        device,
+        setting,
         grids: all,
     };
-    if args.json {
-        table::print_json(&report)
-    } else if args.markdown {
-        table::print(&markdown(&HEADS, &report.rows()))
-    } else {
-        table::print(&report.text())
-    }
+    print(args, &report, &HEADS, &report.rows(), || report.text())
 }
 
 fn read(path: &Path) -> Result<Vec<Run>, CliError> {
-    let failed = |error| PlanFailure::File {
-        path: path.to_owned(),
-        error,
-    };
-    let file =
-        File::open(path).map_err(|error| failed(FileError::Unreadable(error.to_string())))?;
-    Ok(runs::read(BufReader::new(file)).map_err(failed)?)
+    let runs = runs::read(plan::open(path)?);
+    Ok(runs.map_err(|error| PlanFailure::in_file(path, error))?)
 }
 
 impl Predicted {
-    fn of(programs: Vec<Prediction>, margin: f64, device: Option<&Device>) -> Self {
+    fn of(programs: Vec<Prediction>, setting: &Setting) -> Self {
         let largest = programs.iter().max_by_key(|program| program.upper);
         let (largest, upper) = largest.map_or((String::new(), 0), |program| {
             (program.program.clone(), program.upper)
         });
-        let workspace_size = with_margin(upper, margin);
+        let workspace_size = setting.with_margin(upper);
         Self {
             programs,
             largest,
             workspace_size,
-            share_of_device: share_of(workspace_size, device),
+            share_of_device: setting.share_of_device(workspace_size),
         }
     }
 
@@ -189,10 +169,10 @@ impl Report {
         for row in self.rows() {
             all.add_row(row);
         }
-        let remarks = remarks(self.levels, self.margin_percent, self.device.as_ref());
         format!(
-            "{text}{all}\nFrom {} runs; a size is the upper end of its 95 % interval. {remarks}",
-            self.runs
+            "{text}{all}\nFrom {} runs; a size is the upper end of its 95 % interval. {}",
+            self.runs,
+            self.setting.remarks()
         )
     }
 }

@@ -9,9 +9,7 @@ use serde_json::Value;
 use crate::support::{File, ICON4PY, assert_has, file, refused, run, workslab};
 
 /// Never more than 12 bytes live at once, and yet they need 13.
-const TIGHT: &str = "id,lower,upper,size\n\
-    b0,0,1,2\nb1,0,1,2\nb2,0,2,6\nb3,1,2,1\nb4,2,3,5\nb5,0,3,2\n\
-    b6,3,4,6\nb7,1,4,3\nb8,3,5,1\nb9,2,5,2\nb10,4,5,8\nb11,4,5,1\n";
+const TIGHT: &str = include_str!("../../../../examples/data/tight.csv");
 
 fn tight() -> File {
     file("tight.csv", TIGHT)
