@@ -36,9 +36,12 @@ step() {
   fi
 }
 
-# Tests that need what one real GPU is not: a second device, a device of 64 MiB, faults on demand.
+# matrix CASE COMMAND…: all tests of a backend but those that need what one real GPU is not: a second
+# device, a device of 64 MiB, faults on demand.
 matrix() {
-  "$@" "$here/bin/matrix" case_3_cuda --test-threads=1 \
+  case=$1
+  shift
+  "$@" "$here/bin/matrix" "$case" --test-threads=1 \
     --skip each_device --skip more_than --skip another_device --skip the_same_code --skip random \
     --skip a_reservation_that_does_not_fit --skip a_stream_of_another \
     --skip a_device_that_is_not_there --skip reset_frees
@@ -46,7 +49,7 @@ matrix() {
 
 step devices "$here/bin/workslab" devices
 cat "$out/devices.log"
-step matrix matrix env
+step matrix matrix case_3_cuda env
 for example in "$here"/bin/0*; do
   step "example-$(basename "$example" | cut -c1-2)" "$example" cuda
 done
@@ -54,6 +57,14 @@ data=$here/data/icon4py-dycore.json
 step replay "$here/bin/workslab" replay "$data" --platform cuda
 step replay-planned "$here/bin/workslab" replay "$data" --platform cuda --planned
 step replay-guard "$here/bin/workslab" replay "$data" --platform cuda --guard --steps 3
+# The ROCm backend's own code, over CUDA's driver.
+over="env WORKSLAB_HIP_LIBRARY=$here/bin/libworkslab_hip_over_cuda.so"
+step rocm-matrix matrix case_2_rocm $over
+for example in "$here"/bin/0*; do
+  step "rocm-example-$(basename "$example" | cut -c1-2)" $over "$example" rocm
+done
+step rocm-replay $over "$here/bin/workslab" replay "$data" --platform rocm
+step rocm-replay-planned $over "$here/bin/workslab" replay "$data" --platform rocm --planned
 step bench "$here/bin/bench"
 cat "$out/bench.log"
 if python3 -c 'import cupy' 2>/dev/null || python3 -c 'import torch' 2>/dev/null; then
@@ -76,7 +87,7 @@ sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sani
 if [ -n "$sanitizer" ]; then
   # Calls that fail on purpose are no findings.
   for tool in memcheck initcheck racecheck; do
-    step "sanitizer-$tool" matrix "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 9
+    step "sanitizer-$tool" matrix case_3_cuda "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 9
   done
 else
   echo "skipped compute-sanitizer: it is not installed"

@@ -19,9 +19,11 @@ pub fn lay_out() -> Result<(), String> {
     let matrix = build(&["test", "--no-run", "-p", "workslab-tests", "--test", "all"])?;
     let bench = build(&["build", "-p", "workslab-cuda", "--bench", "gpu"])?;
     let command = build(&["build", "-p", "workslab-cli", "--bin", "workslab"])?;
+    let library = build(&["build", "-p", "workslab-hip-over-cuda"])?;
     let examples = build(&["build", "-p", "workslab-examples", "--examples"])?;
     let mut programs = vec![("matrix".to_owned(), matrix), ("bench".to_owned(), bench)];
     programs.push(("workslab".to_owned(), command));
+    programs.push(("libworkslab_hip_over_cuda.so".to_owned(), library));
     for example in examples {
         let name = example
             .file_name()
@@ -74,8 +76,22 @@ fn build(arguments: &[&str]) -> Result<Vec<PathBuf>, String> {
     Ok(built
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .filter_map(|message| made(&message))
         .collect())
+}
+
+/// The program or shared library that a message of cargo's is about.
+fn made(message: &Value) -> Option<PathBuf> {
+    if let Some(program) = message["executable"].as_str() {
+        return Some(program.into());
+    }
+    let ours = message["target"]["name"] == "workslab_hip_over_cuda";
+    let files = message["filenames"].as_array().filter(|_| ours)?;
+    files
+        .iter()
+        .filter_map(Value::as_str)
+        .find(|file| file.ends_with(".so"))
+        .map(PathBuf::from)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {

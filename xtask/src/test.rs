@@ -20,14 +20,31 @@ pub fn run() -> Result<(), String> {
     command::run(
         cargo()
             .args(["build", "--locked", "-p", "workslab-emulator-hip"])
-            .args(["-p", "workslab-emulator-cuda"]),
+            .args([
+                "-p",
+                "workslab-emulator-cuda",
+                "-p",
+                "workslab-hip-over-cuda",
+            ]),
+    )?;
+    let folder = target().join("debug");
+    let emulated_cuda = folder.join("libworkslab_emulator_cuda.so");
+    // The ROCm backend over CUDA's driver, as it runs on an NVIDIA GPU.
+    command::run(
+        cargo()
+            .args(["test", "--locked", "-p", "workslab-tests", "--test", "all"])
+            .args(["--", "case_2_rocm"])
+            .env(
+                "WORKSLAB_HIP_LIBRARY",
+                folder.join("libworkslab_hip_over_cuda.so"),
+            )
+            .env("WORKSLAB_CUDA_LIBRARY", &emulated_cuda),
     )?;
     command::run(
         cargo()
             .args(["build", "--locked", "-p", "workslab-examples"])
             .arg("--examples"),
     )?;
-    let folder = target().join("debug");
     for example in examples()? {
         for platform in ["host", "rocm", "cuda"] {
             command::run(
@@ -37,10 +54,7 @@ pub fn run() -> Result<(), String> {
                         "WORKSLAB_HIP_LIBRARY",
                         folder.join("libworkslab_emulator_hip.so"),
                     )
-                    .env(
-                        "WORKSLAB_CUDA_LIBRARY",
-                        folder.join("libworkslab_emulator_cuda.so"),
-                    ),
+                    .env("WORKSLAB_CUDA_LIBRARY", &emulated_cuda),
             )?;
         }
     }
