@@ -9,6 +9,7 @@ mod environment;
 mod errors;
 mod fork;
 mod frames;
+mod growth;
 mod guard;
 mod layouts;
 mod leases;

@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use workslab::{
-    CaptureId, DeviceId, DeviceInfo, DevicePtr, DeviceSlab, Error, HostAccessible, Pattern,
-    Platform, SlabOptions, SlabSize, Stream, StreamId,
+    CaptureId, DeviceId, DeviceInfo, DevicePtr, DeviceSlab, End, Error, GrowableSlab,
+    HostAccessible, Pattern, Platform, SlabOptions, SlabSize, Stream, StreamId,
 };
 
 /// The calls that a platform, its slabs and its streams have seen. Clones count together.
@@ -156,6 +156,19 @@ impl<P: Platform> Platform for Counted<P> {
         })
     }
 
+    fn reserve_slab(
+        &self,
+        device: DeviceId,
+        cap: SlabSize,
+        options: SlabOptions,
+    ) -> Result<Self::Slab, Error> {
+        self.calls.note("reserve_slab", device)?;
+        Ok(CountedSlab {
+            inner: self.inner.reserve_slab(device, cap, options)?,
+            calls: self.calls.clone(),
+        })
+    }
+
     fn create_event(&self, device: DeviceId) -> Result<P::Event, Error> {
         self.calls.note("create_event", device)?;
         self.inner.create_event(device)
@@ -234,6 +247,11 @@ where
         self.inner.len()
     }
 
+    fn growable(&self) -> Option<&dyn GrowableSlab> {
+        self.inner.growable()?;
+        Some(self)
+    }
+
     unsafe fn write(
         &self,
         stream: &Self::Stream,
@@ -278,6 +296,39 @@ where
         self.calls.note("copy", self.device())?;
         // SAFETY: the caller's.
         unsafe { self.inner.copy(&stream.inner, from, to, len) }
+    }
+}
+
+impl<S: DeviceSlab> CountedSlab<S> {
+    fn grows(&self) -> &dyn GrowableSlab {
+        // It is only asked after `growable` has looked.
+        self.inner.growable().expect("a slab that grows")
+    }
+}
+
+// SAFETY: every call goes to a slab that keeps the contract, or fails without doing anything.
+unsafe impl<S: DeviceSlab> GrowableSlab for CountedSlab<S> {
+    fn range(&self) -> usize {
+        self.grows().range()
+    }
+
+    fn granularity(&self) -> usize {
+        self.grows().granularity()
+    }
+
+    fn committed(&self, end: End) -> usize {
+        self.grows().committed(end)
+    }
+
+    fn commit(&self, end: End, bytes: usize) -> Result<(), Error> {
+        self.calls.note("commit", self.inner.device())?;
+        self.grows().commit(end, bytes)
+    }
+
+    unsafe fn trim(&self, bytes: usize) -> Result<(), Error> {
+        self.calls.note("trim", self.inner.device())?;
+        // SAFETY: the caller's.
+        unsafe { self.grows().trim(bytes) }
     }
 }
 

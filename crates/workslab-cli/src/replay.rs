@@ -20,7 +20,7 @@ use thiserror::Error;
 use workslab::{
     Allocator, AnyAllocator, BackendConfig, Bytes, DeviceId, DeviceInfo, DeviceSlab, DryFrame,
     Effort, Error, ExternalWorkspaceAllocator, Layout, LayoutPlan, OnPlatform, Pattern, Platform,
-    Scratch, SlabOptions, SlabRequest, SlabSize, Slot, Statistics, Stream,
+    Scratch, SizeCheck, SlabOptions, SlabRequest, SlabSize, Slot, Statistics, Stream,
 };
 use workslab_plan::runs;
 
@@ -337,7 +337,7 @@ impl Replay<'_> {
                 ..SlabRequest::exact(SlabSize::new(needed)?).with_guard(self.config.guard)
             });
         };
-        if request.size.bytes() < needed {
+        if request.check != SizeCheck::Grow && request.size.bytes() < needed {
             return Err(ReplayError::TooSmall {
                 program: self.programs[largest].name.clone(),
                 need: needed,

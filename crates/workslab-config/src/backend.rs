@@ -20,6 +20,9 @@ pub struct BackendConfig {
     pub workspace_size: Option<SlabSize>,
     /// How the size is compared with a cached slab's.
     pub size_check: SizeCheck,
+    /// With [`SizeCheck::Grow`], how far the workspace may grow; none means: as far as the device has
+    /// memory.
+    pub workspace_cap: Option<SlabSize>,
     /// Whether arrays get red zones and a poison pattern.
     pub guard: bool,
     /// Whether every page is touched when the slab is allocated.
@@ -74,6 +77,7 @@ impl Default for BackendConfig {
         Self {
             workspace_size: None,
             size_check: SizeCheck::Exact,
+            workspace_cap: None,
             guard: false,
             prefault: false,
             lock: false,
@@ -110,6 +114,7 @@ impl BackendConfig {
         Some(SlabRequest {
             size,
             check: self.size_check,
+            cap: self.workspace_cap,
             guard: self.guard,
             options,
             origin: self.origin(fields::WORKSPACE_SIZE),
@@ -154,6 +159,19 @@ impl BackendConfig {
         self.origins.get(field).map(String::as_str)
     }
 
+    /// Whether the cap agrees with the size and with how the size is compared.
+    fn check_cap(&self, cap: &Given<'_>) -> Result<(), ConfigError> {
+        if self.size_check != SizeCheck::Grow {
+            return Err(cap.invalid("only a workspace with size_check = grow has a cap".into()));
+        }
+        match (self.workspace_size, self.workspace_cap) {
+            (Some(size), Some(limit)) if limit < size => Err(cap.invalid(format!(
+                "the workspace_size, {size}, is more; set the cap to at least that"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Every field, its value and where that came from.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
@@ -162,6 +180,9 @@ impl BackendConfig {
                 .workspace_size
                 .map_or("none".into(), |size| size.to_string()),
             fields::SIZE_CHECK => self.size_check.to_string(),
+            fields::WORKSPACE_CAP => self
+                .workspace_cap
+                .map_or("none".into(), |size| size.to_string()),
             fields::GUARD => self.guard.to_string(),
             fields::PREFAULT => self.prefault.to_string(),
             fields::LOCK => self.lock.to_string(),
@@ -304,6 +325,7 @@ impl Builder {
 
     fn read(&self, values: &Map<String, Value>) -> Result<BackendConfig, ConfigError> {
         let mut config = BackendConfig::default();
+        let mut cap = None;
         for field in fields::ALL {
             let Some(value) = values.get(field) else {
                 continue;
@@ -317,6 +339,10 @@ impl Builder {
             match field {
                 fields::WORKSPACE_SIZE => config.workspace_size = Some(given.size()?),
                 fields::SIZE_CHECK => config.size_check = given.check()?,
+                fields::WORKSPACE_CAP => {
+                    config.workspace_cap = Some(given.size()?);
+                    cap = Some(given);
+                }
                 fields::GUARD => config.guard = given.flag()?,
                 fields::PREFAULT => config.prefault = given.flag()?,
                 fields::LOCK => config.lock = given.flag()?,
@@ -328,6 +354,9 @@ impl Builder {
                 }
                 _ => config.device = given.device()?,
             }
+        }
+        if let Some(given) = cap {
+            config.check_cap(&given)?;
         }
         if let Some(environment) = &self.environment {
             config.local_rank = LocalRank::detect(|name| environment.get(name))?;

@@ -8,8 +8,9 @@ use config::Value;
 use crate::{ConfigError, ICON4PY_SIZE_VARIABLE, SIZE_VARIABLE, fields, size};
 
 /// The variables other than the two for the size.
-const VARIABLES: [(&str, &str); 6] = [
+const VARIABLES: [(&str, &str); 7] = [
     ("WORKSLAB_SIZE_CHECK", fields::SIZE_CHECK),
+    ("WORKSLAB_WORKSPACE_CAP", fields::WORKSPACE_CAP),
     ("WORKSLAB_GUARD", fields::GUARD),
     ("WORKSLAB_PREFAULT", fields::PREFAULT),
     ("WORKSLAB_LOCK", fields::LOCK),

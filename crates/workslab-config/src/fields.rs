@@ -8,6 +8,7 @@ use crate::{ConfigError, DeviceChoice};
 
 pub(crate) const WORKSPACE_SIZE: &str = "workspace_size";
 pub(crate) const SIZE_CHECK: &str = "size_check";
+pub(crate) const WORKSPACE_CAP: &str = "workspace_cap";
 pub(crate) const GUARD: &str = "guard";
 pub(crate) const PREFAULT: &str = "prefault";
 pub(crate) const LOCK: &str = "lock";
@@ -15,9 +16,10 @@ pub(crate) const PLATFORM: &str = "platform";
 pub(crate) const DEVICE: &str = "device";
 
 /// All fields, in the order in which they are shown.
-pub(crate) const ALL: [&str; 7] = [
+pub(crate) const ALL: [&str; 8] = [
     WORKSPACE_SIZE,
     SIZE_CHECK,
+    WORKSPACE_CAP,
     GUARD,
     PREFAULT,
     LOCK,
@@ -81,7 +83,8 @@ impl<'a> Given<'a> {
         match self.text() {
             "exact" => Ok(SizeCheck::Exact),
             "at-least" | "at_least" => Ok(SizeCheck::AtLeast),
-            _ => Err(self.invalid("it must be exact or at-least".into())),
+            "grow" => Ok(SizeCheck::Grow),
+            _ => Err(self.invalid("it must be exact, at-least or grow".into())),
         }
     }
 

@@ -65,6 +65,25 @@ fn either_variable_gives_the_size_and_is_its_origin(#[case] variable: &str) {
 }
 
 #[test]
+fn a_workspace_that_grows_may_have_a_cap() {
+    let grows = [
+        ("WORKSLAB_WORKSPACE_SIZE", "1MiB"),
+        ("WORKSLAB_SIZE_CHECK", "grow"),
+    ];
+    let config = from_env(&grows).expect("a size");
+    let request = config.slab_request().expect("a size");
+    assert_eq!((request.check, request.cap), (SizeCheck::Grow, None));
+    let capped = [grows[0], grows[1], ("WORKSLAB_WORKSPACE_CAP", "1GiB")];
+    let config = from_env(&capped).expect("a size and a cap");
+    let request = config.slab_request().expect("a size");
+    assert_eq!(request.cap.map(|cap| cap.bytes()), Some(1 << 30));
+    assert_eq!(
+        config.origin("workspace_cap"),
+        Some("WORKSLAB_WORKSPACE_CAP")
+    );
+}
+
+#[test]
 fn both_variables_may_be_set_if_they_agree() {
     let both = |first, second| {
         from_env(&[
@@ -147,6 +166,7 @@ fn fields_come_from_different_layers() {
                 "WORKSLAB_WORKSPACE_SIZE"
             ),
             row("size_check", "at-least", &from_file),
+            row("workspace_cap", "none", "default"),
             row("guard", "true", &from_file),
             row("prefault", "true", "WORKSLAB_PREFAULT"),
             row("lock", "true", "WORKSLAB_LOCK"),
@@ -252,7 +272,10 @@ fn one_line_with(error: &ConfigError, parts: &[&str]) {
 #[case("a.yaml", "backend_config:\n  workspace_size: -1\n", &["negative", "a.yaml"])]
 #[case("a.yaml", "backend_config:\n  workspace_size: 1.5\n", &["no fraction", "a.yaml"])]
 #[case("a.yaml", "backend_config:\n  guard: maybe\n", &["true or false", "\"maybe\""])]
-#[case("a.yaml", "backend_config:\n  size_check: larger\n", &["exact or at-least"])]
+#[case("a.yaml", "backend_config:\n  size_check: larger\n", &["exact, at-least or grow"])]
+#[case("a.yaml", "backend_config:\n  workspace_cap: 1GiB\n", &["only a workspace with size_check = grow", "a.yaml"])]
+#[case("a.yaml", "backend_config:\n  size_check: grow\n  workspace_size: 2GiB\n  workspace_cap: 1GiB\n", &["2 GiB", "set the cap to at least that", "a.yaml"])]
+#[case("a.yaml", "backend_config:\n  size_check: grow\n  workspace_cap: 0\n", &["at least 1 byte", "a.yaml"])]
 #[case("a.yaml", "backend_config:\n  device: gpu0\n", &["device's number"])]
 #[case("a.yaml", "backend_config:\n  device: -1\n", &["device's number"])]
 #[case("a.yaml", "backend_config:\n  platform: ''\n", &["platform's name"])]

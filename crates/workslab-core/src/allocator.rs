@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::platform::Platform;
 use crate::sync::OnceCell;
-use crate::workspace::Workspace;
-use crate::{DeviceId, Error, Request, SlabRequest, Statistics};
+use crate::workspace::{Workspace, growth_of};
+use crate::{DeviceId, Error, Request, SizeCheck, SlabRequest, Statistics};
 
 /// Caches one workspace per device of a platform.
 ///
@@ -192,11 +192,38 @@ fn check<P: Platform>(workspace: &Workspace<P>, request: &SlabRequest<'_>) -> Re
         .accepts(workspace.size(), request.size.bytes())
         && request.guard == settings.guard
         && request.options.lock == settings.lock
+        && settings.growth.is_none()
+        && request.check != SizeCheck::Grow
     {
         Ok(())
     } else {
-        Err(mismatch(workspace, request))
+        check_growing(workspace, request)
     }
+}
+
+/// Whether a workspace that grows serves a request, perhaps after growing; or why none does.
+fn check_growing<P: Platform>(
+    workspace: &Workspace<P>,
+    request: &SlabRequest<'_>,
+) -> Result<(), Error> {
+    let settings = workspace.settings();
+    let serves = match request.check {
+        SizeCheck::Grow => growth_of(request) == settings.growth,
+        // Whoever asks for a fixed size counts on nothing but that it is there.
+        SizeCheck::AtLeast => workspace.size() >= request.size.bytes(),
+        SizeCheck::Exact => false,
+    };
+    if !serves
+        || settings.growth.is_none()
+        || request.guard != settings.guard
+        || request.options.lock != settings.lock
+    {
+        return Err(mismatch(workspace, request));
+    }
+    if request.check == SizeCheck::Grow && workspace.size() < request.size.bytes() {
+        workspace.grow(request.size.bytes() - workspace.back())?;
+    }
+    Ok(())
 }
 
 #[cold]
@@ -204,6 +231,15 @@ fn mismatch<P: Platform>(workspace: &Workspace<P>, request: &SlabRequest<'_>) ->
     let settings = workspace.settings();
     let platform = P::NAME;
     let device = workspace.device();
+    let requested = growth_of(request);
+    if requested != settings.growth && request.check != SizeCheck::AtLeast {
+        return Error::GrowthMismatch {
+            platform,
+            device,
+            cached: settings.growth,
+            requested,
+        };
+    }
     if !request
         .check
         .accepts(workspace.size(), request.size.bytes())

@@ -64,6 +64,56 @@ pub enum Error {
         check: SizeCheck,
     },
 
+    /// A slab that grows in place cannot be had.
+    #[error(
+        "{platform} device {device} has no workspace that grows: {reason}; give a fixed size (size_check = exact)"
+    )]
+    NoGrowth {
+        /// The platform.
+        platform: &'static str,
+        /// The device.
+        device: DeviceId,
+        /// Why not.
+        reason: String,
+    },
+
+    /// A workspace cannot grow any further.
+    #[error(
+        "{what} needs the workspace of {platform} device {device} to grow to {}, but its cap is {} ({}); set workspace_cap to at least {}",
+        Bytes(*needed), Bytes(*cap), cap_text(*cap_given), Bytes(*needed)
+    )]
+    CapReached {
+        /// The platform.
+        platform: &'static str,
+        /// The device.
+        device: DeviceId,
+        /// What does not fit.
+        what: String,
+        /// Bytes that the workspace would need, reservations included.
+        needed: usize,
+        /// How far it may grow.
+        cap: usize,
+        /// Whether a request gave the cap; otherwise it is the device's memory.
+        cap_given: bool,
+    },
+
+    /// Two requests disagree on how far a workspace may grow, or whether.
+    #[error(
+        "the workspace of {platform} device {device} {}, but one that {} was asked for; use one configuration per process",
+        growth_text(cached),
+        growth_text(requested)
+    )]
+    GrowthMismatch {
+        /// The platform.
+        platform: &'static str,
+        /// The device.
+        device: DeviceId,
+        /// How the cached workspace grows: not at all, as far as there is memory, or to a cap.
+        cached: Option<Option<usize>>,
+        /// How the requested one should.
+        requested: Option<Option<usize>>,
+    },
+
     /// The cached workspace was made in another mode than was asked for.
     #[error(
         "the workspace of {platform} device {device} was made with {setting} = {cached}, but {setting} = {requested} was asked for; use one configuration per process"
@@ -371,6 +421,23 @@ fn check_word(check: SizeCheck) -> &'static str {
     match check {
         SizeCheck::Exact => "exactly",
         SizeCheck::AtLeast => "at least",
+        SizeCheck::Grow => "growing from",
+    }
+}
+
+fn cap_text(given: bool) -> &'static str {
+    if given {
+        "as was asked for"
+    } else {
+        "the device's memory"
+    }
+}
+
+fn growth_text(growth: &Option<Option<usize>>) -> String {
+    match growth {
+        None => "has a fixed size".into(),
+        Some(None) => "grows without a cap".into(),
+        Some(Some(cap)) => format!("grows to at most {}", Bytes(*cap)),
     }
 }
 

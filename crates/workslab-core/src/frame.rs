@@ -207,6 +207,13 @@ impl<'l, P: Platform> Frame<'l, P> {
         let Some(place) = bump::place(top, bytes, alignment, guarded) else {
             return Err(overflow(&self.what(name), shape, size_of::<T>()));
         };
+        let limit = if place.reach > limit {
+            let needed = place.reach - self.lease.base().address();
+            self.lease.grow_to(needed, || self.what(name))?;
+            self.lease.limit()
+        } else {
+            limit
+        };
         if place.reach > limit {
             if bytes == 0 && !guarded {
                 // No byte is used, so any aligned address within the lease will do.
@@ -220,6 +227,8 @@ impl<'l, P: Platform> Frame<'l, P> {
         if let Some(log) = &self.guard {
             log.add(self.lease, name, place, T::POISON, top)?;
             self.lease.reach(place.reach);
+        } else {
+            self.fast_limit.set(limit);
         }
         self.top.set(place.end);
         Ok(place.start)

@@ -217,16 +217,18 @@ impl<P: Platform> Lease<'_, P> {
     pub fn bind<'l>(&'l mut self, plan: &'l LayoutPlan) -> Result<Bound<'l, P>, Error> {
         let lease: &'l Self = self;
         let base = lease.base().address();
+        let what = || match lease.program() {
+            Some(program) => format!("the layout of program '{program}'"),
+            None => "a layout".into(),
+        };
+        lease.grow_to(plan.bytes, what)?;
         if plan.bytes > lease.size() {
             let workspace = lease.workspace();
             let reserved = workspace.size() - lease.size();
             return Err(Error::Exhausted {
                 platform: P::NAME,
                 device: workspace.device(),
-                what: match lease.program() {
-                    Some(program) => format!("the layout of program '{program}'"),
-                    None => "a layout".into(),
-                },
+                what: what(),
                 requested: plan.bytes,
                 available: lease.size(),
                 size: workspace.size(),

@@ -26,8 +26,8 @@ pub struct Lease<'w, P: Platform> {
     program: Option<usize>,
     /// The capture that the lease belongs to, if its work becomes part of a graph.
     captured: Option<CaptureId>,
-    /// Address after the last byte that may be used.
-    limit: usize,
+    /// Address after the last byte that may be used; grows with a workspace that does.
+    limit: Cell<usize>,
     /// The highest address that a frame has reached.
     peak: Cell<usize>,
     /// What a frame found when it was dropped and could not return.
@@ -49,7 +49,7 @@ impl<'w, P: Platform> Lease<'w, P> {
             stream,
             program,
             captured,
-            limit,
+            limit: Cell::new(limit),
             peak: Cell::new(workspace.base().address()),
             trouble: RefCell::new(None),
             not_send: PhantomData,
@@ -86,7 +86,7 @@ impl<'w, P: Platform> Lease<'w, P> {
 
     /// How many bytes it covers.
     pub fn size(&self) -> usize {
-        self.limit - self.workspace.base().address()
+        self.limit.get() - self.workspace.base().address()
     }
 
     /// The stream it is ordered on.
@@ -137,7 +137,28 @@ impl<'w, P: Platform> Lease<'w, P> {
 
     #[inline]
     pub(crate) fn limit(&self) -> usize {
-        self.limit
+        self.limit.get()
+    }
+
+    /// Sees to it that the lease covers `bytes`, by growing the workspace if it grows. Whether it does
+    /// now is for the caller to look at.
+    #[cold]
+    pub(crate) fn grow_to(&self, bytes: usize, what: impl FnOnce() -> String) -> Result<(), Error> {
+        let workspace = self.workspace;
+        if bytes <= self.size() || !workspace.grows() {
+            return Ok(());
+        }
+        if self.captured.is_some() {
+            return Err(Error::Capturing {
+                platform: P::NAME,
+                device: workspace.device(),
+                what: "the workspace cannot grow",
+                advice: "call grow with the size that the graph needs before the capture begins",
+            });
+        }
+        workspace.grow_front(bytes, what)?;
+        self.limit.set(workspace.limit(&workspace.gate().peek()));
+        Ok(())
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use crate::{DeviceId, DeviceInfo, DevicePtr, Error, Pattern, SlabOptions, SlabSize};
+use crate::{DeviceId, DeviceInfo, DevicePtr, Error, GrowableSlab, Pattern, SlabOptions, SlabSize};
 
 /// A family of devices behind one driver.
 ///
@@ -39,6 +39,26 @@ pub trait Platform: Send + Sync + 'static {
         size: SlabSize,
         options: SlabOptions,
     ) -> Result<Self::Slab, Error>;
+
+    /// Reserves addresses for a slab of up to `cap` bytes that grows in place, and commits nothing yet.
+    /// Rounds up to the granularity in which it will grow.
+    ///
+    /// # Errors
+    /// [`Error::NoGrowth`] where the driver has no virtual memory; [`Error::NoSuchDevice`]; or the
+    /// driver's. Nothing stays reserved.
+    fn reserve_slab(
+        &self,
+        device: DeviceId,
+        cap: SlabSize,
+        options: SlabOptions,
+    ) -> Result<Self::Slab, Error> {
+        let _ = (cap, options);
+        Err(Error::NoGrowth {
+            platform: Self::NAME,
+            device,
+            reason: "this platform has no slabs that grow".into(),
+        })
+    }
 
     /// Makes an event for the device's streams. It counts as having happened until it is recorded.
     ///
@@ -142,7 +162,8 @@ pub unsafe trait Stream: Clone + Send + Sync + 'static {
 ///
 /// # Safety
 /// The range `[base, base + len)` is valid memory of `device` for as long as the slab lives, it
-/// never moves, and every byte of it is initialised.
+/// never moves, and every byte of it is initialised. (A slab that grows may be trimmed, and says there
+/// what is valid.)
 pub unsafe trait DeviceSlab: Send + Sync + 'static {
     /// The platform's stream.
     type Stream;
@@ -153,12 +174,17 @@ pub unsafe trait DeviceSlab: Send + Sync + 'static {
     /// Its first byte.
     fn base(&self) -> DevicePtr;
 
-    /// Its length in bytes.
+    /// Its length in bytes; of a slab that grows, what is committed from its base on.
     fn len(&self) -> usize;
 
-    /// Whether it has no bytes. It always has some.
+    /// Whether it has no bytes. Only a growable slab may have none.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How it grows in place, if it does.
+    fn growable(&self) -> Option<&dyn GrowableSlab> {
+        None
     }
 
     /// Copies `source` to the slab at `offset`, in the stream's order. Returns when `source` may

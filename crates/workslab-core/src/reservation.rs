@@ -10,7 +10,7 @@ use crate::bump::ARRAY_ALIGNMENT;
 use crate::gate::{Patience, Refusal};
 use crate::platform::{DeviceSlab, Platform, Stream};
 use crate::workspace::Workspace;
-use crate::{DevicePtr, Error, Pattern};
+use crate::{DevicePtr, End, Error, Pattern};
 
 pub(crate) struct ReservationRecord {
     name: String,
@@ -55,13 +55,13 @@ impl<P: Platform> Workspace<P> {
                 });
             }
         }
-        let drained = self.drain();
-        let mut state = self.gate().peek();
-        let reserved = match drained {
-            Ok(()) => self.find_or_carve(&mut state.inside, name, size),
-            Err(error) => Err(error),
-        };
-        self.gate().leave(state);
+        // Inside the gate nobody else reserves; the mutex is open while the driver is called.
+        let reserved = self
+            .drain()
+            .and_then(|()| self.back_for(name, size))
+            .and_then(|back| self.commit(End::Back, back, || format!("reservation '{name}'")))
+            .and_then(|()| self.find_or_carve(&mut self.gate().peek().inside, name, size));
+        self.gate().leave(self.gate().peek());
         let (index, offset) = reserved?;
         tracing::debug!(
             platform = P::NAME,
@@ -76,6 +76,44 @@ impl<P: Platform> Workspace<P> {
             offset,
             size,
         })
+    }
+
+    /// How much of a growable slab's back the reservations need with this one; 0 if it is there.
+    fn back_for(&self, name: &str, size: usize) -> Result<usize, Error> {
+        let state = self.gate().peek();
+        let inside = &state.inside;
+        match self.cap() {
+            Some(cap) if inside.reservations.iter().all(|r| r.name != name) => {
+                Ok(cap - self.carve(inside, name, size)?)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// The offset of a new reservation.
+    fn carve(
+        &self,
+        inside: &crate::workspace::Inside<P>,
+        name: &str,
+        size: usize,
+    ) -> Result<usize, Error> {
+        let from = inside.reserved_from;
+        // The slab's base is aligned, so an aligned offset is an aligned address.
+        from.checked_sub(size)
+            .map(|offset| offset & !(ARRAY_ALIGNMENT - 1))
+            .ok_or_else(|| Error::Exhausted {
+                platform: P::NAME,
+                device: self.device(),
+                what: format!("reservation '{name}'"),
+                requested: size,
+                available: from,
+                size: self.range(),
+                size_origin: self.size_origin().map(str::to_owned),
+                needed_size: (self.range() - from)
+                    .saturating_add(size)
+                    .checked_next_multiple_of(ARRAY_ALIGNMENT)
+                    .unwrap_or(usize::MAX),
+            })
     }
 
     fn find_or_carve(
@@ -101,24 +139,7 @@ impl<P: Platform> Workspace<P> {
             record.held = true;
             return Ok((index, record.offset));
         }
-        let from = inside.reserved_from;
-        // The slab's base is aligned, so an aligned offset is an aligned address.
-        let offset = from
-            .checked_sub(size)
-            .map(|offset| offset & !(ARRAY_ALIGNMENT - 1))
-            .ok_or_else(|| Error::Exhausted {
-                platform: P::NAME,
-                device: self.device(),
-                what: format!("reservation '{name}'"),
-                requested: size,
-                available: from,
-                size: self.size(),
-                size_origin: self.size_origin().map(str::to_owned),
-                needed_size: (self.size() - from)
-                    .saturating_add(size)
-                    .checked_next_multiple_of(ARRAY_ALIGNMENT)
-                    .unwrap_or(usize::MAX),
-            })?;
+        let offset = self.carve(inside, name, size)?;
         inside.reserved_from = offset;
         inside.reservations.push(ReservationRecord {
             name: name.to_owned(),

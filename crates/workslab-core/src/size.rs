@@ -52,14 +52,17 @@ pub enum SizeCheck {
     Exact,
     /// The cached slab may be larger than requested.
     AtLeast,
+    /// The slab grows in place, up to the request's cap: when a larger one is requested, and when a
+    /// lease needs more.
+    Grow,
 }
 
 impl SizeCheck {
-    /// Whether a slab of `cached` bytes serves a request for `requested` bytes.
+    /// Whether a slab of `cached` bytes serves a request for `requested` bytes as it is.
     pub const fn accepts(self, cached: usize, requested: usize) -> bool {
         match self {
             Self::Exact => cached == requested,
-            Self::AtLeast => cached >= requested,
+            Self::AtLeast | Self::Grow => cached >= requested,
         }
     }
 }
@@ -69,6 +72,7 @@ impl fmt::Display for SizeCheck {
         f.write_str(match self {
             Self::Exact => "exact",
             Self::AtLeast => "at-least",
+            Self::Grow => "grow",
         })
     }
 }
@@ -90,6 +94,9 @@ pub struct SlabRequest<'a> {
     pub size: SlabSize,
     /// How the size is compared with a cached slab's.
     pub check: SizeCheck,
+    /// With [`SizeCheck::Grow`], how far the slab may grow; none means: as far as the device has
+    /// memory. Rounded up to the granularity in which the device commits memory.
+    pub cap: Option<SlabSize>,
     /// Whether arrays get red zones and a poison pattern (see [`crate::Workspace`]).
     pub guard: bool,
     /// How the slab is made.
@@ -104,6 +111,7 @@ impl SlabRequest<'_> {
         Self {
             size,
             check: SizeCheck::Exact,
+            cap: None,
             guard: false,
             options: SlabOptions {
                 prefault: false,
@@ -116,6 +124,13 @@ impl SlabRequest<'_> {
     /// The same request with guard mode on or off.
     pub const fn with_guard(mut self, guard: bool) -> Self {
         self.guard = guard;
+        self
+    }
+
+    /// The same request for a slab that grows in place, up to `cap`.
+    pub const fn growing(mut self, cap: Option<SlabSize>) -> Self {
+        self.check = SizeCheck::Grow;
+        self.cap = cap;
         self
     }
 

@@ -18,6 +18,10 @@ pub struct Statistics {
     pub device: DeviceId,
     /// Size of the slab.
     pub size: usize,
+    /// How far it may grow; none for a slab of fixed size.
+    pub cap: Option<usize>,
+    /// How often it has grown.
+    pub growths: u64,
     /// The part of it that reservations hold.
     pub reserved: usize,
     /// Requests that found the workspace cached.
@@ -72,6 +76,10 @@ impl Statistics {
             table.add_row([name, &value]);
         };
         row("size", Bytes(self.size).short());
+        if let Some(cap) = self.cap {
+            row("grows up to", Bytes(cap).short());
+            row("times grown", self.growths.to_string());
+        }
         row("reserved", Bytes(self.reserved).short());
         row("leased now", Bytes(self.leased).short());
         row("high-water mark", Bytes(self.high_water).short());

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::capture::Captures;
@@ -17,7 +17,8 @@ use crate::platform::{CaptureId, DeviceSlab, Platform, Stream};
 use crate::reservation::ReservationRecord;
 use crate::sync::MutexGuard;
 use crate::{
-    ARRAY_ALIGNMENT, DeviceId, DevicePtr, Error, ProgramStatistics, SlabRequest, Statistics,
+    ARRAY_ALIGNMENT, DeviceId, DevicePtr, End, Error, GrowableSlab, ProgramStatistics, SizeCheck,
+    SlabRequest, SlabSize, Statistics,
 };
 
 /// One slab and the state that orders its users.
@@ -35,7 +36,15 @@ pub struct Workspace<P: Platform> {
     slab: ManuallyDrop<P::Slab>,
     device: DeviceId,
     base: usize,
-    size: usize,
+    /// Bytes that the slab has from its base on: all of a fixed one.
+    front: AtomicUsize,
+    /// Bytes at the end of the address range, where a growable slab has its reservations.
+    back: AtomicUsize,
+    /// Offset at which the addresses end: a fixed slab's size, or how far a growable one may grow.
+    range: usize,
+    growths: AtomicU64,
+    /// Held while the slab grows or shrinks.
+    growing: Mutex<()>,
     settings: Settings,
     fork_generation: u32,
     /// Used by whoever is inside the gate, and by nobody else.
@@ -49,6 +58,8 @@ pub struct Workspace<P: Platform> {
 pub(crate) struct Settings {
     pub(crate) guard: bool,
     pub(crate) lock: bool,
+    /// How it grows, if it does: without a cap, or to one.
+    pub(crate) growth: Option<Option<usize>>,
     pub(crate) origin: Option<String>,
 }
 
@@ -106,7 +117,28 @@ impl<P: Platform> Workspace<P> {
             });
         }
         let event = platform.create_event(device)?;
-        let slab = platform.allocate_slab(device, request.size, request.options)?;
+        let growth = growth_of(request);
+        let slab = match growth {
+            None => platform.allocate_slab(device, request.size, request.options)?,
+            Some(cap) => {
+                let cap = cap.unwrap_or(info.total);
+                if size > cap {
+                    return Err(Error::CapReached {
+                        platform: P::NAME,
+                        device,
+                        what: "the request".into(),
+                        needed: size,
+                        cap,
+                        cap_given: request.cap.is_some(),
+                    });
+                }
+                let slab = platform.reserve_slab(device, SlabSize::new(cap)?, request.options)?;
+                if let Some(growable) = slab.growable() {
+                    growable.commit(End::Front, size)?;
+                }
+                slab
+            }
+        };
         let bad = |what: String| Error::BadSlab {
             platform: P::NAME,
             device,
@@ -122,13 +154,19 @@ impl<P: Platform> Workspace<P> {
             )));
         }
         let base = slab.base().address();
-        if base.checked_add(size).is_none() {
+        let (front, range) = match (growth, slab.growable()) {
+            (None, _) => (size, size),
+            (Some(_), Some(growable)) => (growable.committed(End::Front), growable.range()),
+            (Some(_), None) => return Err(bad("does not grow".into())),
+        };
+        if base.checked_add(range).is_none() {
             return Err(bad("ends beyond the address space".into()));
         }
         tracing::info!(
             platform = P::NAME,
             device = device.ordinal(),
-            bytes = size,
+            bytes = front,
+            range,
             origin = request.origin,
             guard = request.guard,
             "workspace allocated"
@@ -138,10 +176,15 @@ impl<P: Platform> Workspace<P> {
             slab: ManuallyDrop::new(slab),
             device,
             base,
-            size,
+            front: AtomicUsize::new(front),
+            back: AtomicUsize::new(0),
+            range,
+            growths: AtomicU64::new(0),
+            growing: Mutex::new(()),
             settings: Settings {
                 guard: request.guard,
                 lock: request.options.lock,
+                growth,
                 origin: request.origin.map(str::to_owned),
             },
             fork_generation: fork::generation(),
@@ -150,7 +193,7 @@ impl<P: Platform> Workspace<P> {
                 tail: Tail::Idle,
                 captures: Captures::default(),
                 reservations: Vec::new(),
-                reserved_from: size,
+                reserved_from: range,
                 programs: Vec::new(),
                 leases: 0,
                 high_water: 0,
@@ -169,8 +212,174 @@ impl<P: Platform> Workspace<P> {
     }
 
     /// The slab's size in bytes, reservations included.
+    #[inline]
     pub fn size(&self) -> usize {
-        self.size
+        self.front.load(Ordering::Acquire) + self.back.load(Ordering::Acquire)
+    }
+
+    /// How far the slab may grow in place, in bytes; none for one of fixed size.
+    pub fn cap(&self) -> Option<usize> {
+        self.settings.growth.map(|_| self.range)
+    }
+
+    /// Grows the slab in place until leases have at least `bytes`; does nothing if they have. Addresses
+    /// stay, nothing is copied, and it may be done while others hold a lease or a reservation.
+    ///
+    /// # Errors
+    /// [`Error::NoGrowth`] for a slab of fixed size that is too small; [`Error::CapReached`];
+    /// [`Error::OutOfMemory`]; [`Error::Forked`]; or the driver's. The old size stays.
+    pub fn grow(&self, bytes: usize) -> Result<(), Error> {
+        self.check_process()?;
+        let front = self.front.load(Ordering::Acquire);
+        if bytes <= front {
+            return Ok(());
+        }
+        if !self.grows() {
+            return Err(Error::NoGrowth {
+                platform: P::NAME,
+                device: self.device,
+                reason: format!("it was made with a fixed size of {} bytes", self.size()),
+            });
+        }
+        self.grow_front(bytes, || "the request".into())
+    }
+
+    /// Gives memory that leases have back to the device, but keeps at least `bytes`, and says how many
+    /// bytes went. A step of growth goes as a whole or not at all. Waits for the last lease's work.
+    /// Does nothing on a slab of fixed size.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while somebody holds a lease, [`Error::AlreadyLeased`] if it is this thread;
+    /// [`Error::Forked`]; or the driver's, and then what
+    /// could not be given back stays.
+    ///
+    /// # Safety
+    /// No graph will be launched that was captured under a lease of this workspace and uses bytes
+    /// beyond those that are left, and nobody uses a pointer to them that was passed on.
+    pub unsafe fn trim(&self, bytes: usize) -> Result<usize, Error> {
+        self.check_process()?;
+        let Some(growable) = self.slab.growable() else {
+            return Ok(0);
+        };
+        match self.gate.enter(None, Patience::None) {
+            Ok(state) => drop(state),
+            Err((refusal, state)) => return Err(self.refuse(refusal, &state, Patience::None)),
+        }
+        let trimmed = self.drain().and_then(|()| {
+            let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = growable.committed(End::Front);
+            // SAFETY: no lease is held, all work of the last one is done, and the caller vouches for
+            // graphs and pointers.
+            let outcome = unsafe { growable.trim(bytes) };
+            let left = growable.committed(End::Front);
+            self.front.store(left, Ordering::Release);
+            outcome.map(|()| before - left)
+        });
+        self.gate.leave(self.gate.peek());
+        if let Ok(bytes @ 1..) = trimmed {
+            tracing::info!(
+                platform = P::NAME,
+                device = self.device.ordinal(),
+                bytes,
+                "workspace trimmed"
+            );
+        }
+        trimmed
+    }
+
+    /// Where the addresses end: a fixed slab's size, or how far a growable one may grow.
+    pub(crate) fn range(&self) -> usize {
+        self.range
+    }
+
+    /// Bytes that a growable slab has committed for reservations.
+    pub(crate) fn back(&self) -> usize {
+        self.back.load(Ordering::Acquire)
+    }
+
+    /// Whether the slab grows.
+    pub(crate) fn grows(&self) -> bool {
+        self.settings.growth.is_some()
+    }
+
+    /// Address after the last byte that a lease may use now.
+    pub(crate) fn limit(&self, state: &GateState<Inside<P>>) -> usize {
+        let front = self.front.load(Ordering::Acquire);
+        self.base + front.min(state.inside.reserved_from)
+    }
+
+    /// Grows the front to `bytes` at least.
+    #[cold]
+    pub(crate) fn grow_front(
+        &self,
+        bytes: usize,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        self.commit(End::Front, bytes, what)
+    }
+
+    /// Commits `bytes` at an end of a growable slab, and keeps the books. Nothing on another slab.
+    pub(crate) fn commit(
+        &self,
+        end: End,
+        bytes: usize,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        let Some(growable) = self.slab.growable() else {
+            return Ok(());
+        };
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let have = growable.committed(end);
+        if bytes <= have {
+            return Ok(());
+        }
+        let other = match end {
+            End::Front => growable.committed(End::Back),
+            End::Back => growable.committed(End::Front),
+        };
+        let wanted = bytes.checked_next_multiple_of(growable.granularity());
+        if wanted.is_none_or(|wanted| wanted > self.range - other) {
+            return Err(Error::CapReached {
+                platform: P::NAME,
+                device: self.device,
+                what: what(),
+                needed: bytes.saturating_add(other),
+                cap: self.range,
+                cap_given: matches!(self.settings.growth, Some(Some(_))),
+            });
+        }
+        self.check_free(growable, bytes - have)?;
+        growable.commit(end, bytes)?;
+        let now = growable.committed(end);
+        match end {
+            End::Front => self.front.store(now, Ordering::Release),
+            End::Back => self.back.store(now, Ordering::Release),
+        }
+        self.growths.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(
+            platform = P::NAME,
+            device = self.device.ordinal(),
+            from = have + other,
+            to = now + other,
+            "workspace grown"
+        );
+        Ok(())
+    }
+
+    /// Whether the device has so many bytes free, in whole pieces.
+    fn check_free(&self, growable: &dyn GrowableSlab, bytes: usize) -> Result<(), Error> {
+        let requested = bytes.next_multiple_of(growable.granularity());
+        let info = self.platform.device_info(self.device)?;
+        if requested <= info.free {
+            return Ok(());
+        }
+        Err(Error::OutOfMemory {
+            platform: P::NAME,
+            device: self.device,
+            requested,
+            available: info.free,
+            total: info.total,
+        })
     }
 
     /// The slab's first byte. To pass it on is to promise that whoever gets it uses it only under
@@ -258,13 +467,15 @@ impl<P: Platform> Workspace<P> {
         Statistics {
             platform: P::NAME,
             device: self.device,
-            size: self.size,
-            reserved: self.size - inside.reserved_from,
+            size: self.size(),
+            cap: self.cap(),
+            growths: self.growths.load(Ordering::Relaxed),
+            reserved: self.range - inside.reserved_from,
             hits: self.hits.get(),
             misses: self.misses.load(Ordering::Relaxed),
             leases: inside.leases,
             leased: if state.is_held() {
-                inside.reserved_from
+                self.limit(&state) - self.base
             } else {
                 0
             },
@@ -370,7 +581,7 @@ impl<P: Platform> Workspace<P> {
         if let Some(program) = program {
             inside.programs[program].leases += 1;
         }
-        let limit = self.base + inside.reserved_from;
+        let limit = self.limit(&state);
         drop(state);
         Ok(Lease::new(self, stream, program, captured, limit))
     }
@@ -578,6 +789,11 @@ impl<P: Platform> Workspace<P> {
     }
 }
 
+/// How a request wants the slab to grow: not at all, without a cap, or to one.
+pub(crate) fn growth_of(request: &SlabRequest<'_>) -> Option<Option<usize>> {
+    (request.check == SizeCheck::Grow).then(|| request.cap.map(SlabSize::bytes))
+}
+
 /// The patience of a caller who waits for `timeout`; one too long for the clock is endless.
 pub(crate) fn patience_of(timeout: Duration) -> Patience {
     match Instant::now().checked_add(timeout) {
@@ -597,12 +813,13 @@ impl<P: Platform> Drop for Workspace<P> {
             tracing::warn!(%error, "a workspace is not freed: its last work is not known to be done");
             return;
         }
+        let bytes = self.size();
         // SAFETY: the slab is dropped here and nowhere else, and `self` is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.slab) };
         tracing::info!(
             platform = P::NAME,
             device = self.device.ordinal(),
-            bytes = self.size,
+            bytes,
             "workspace freed"
         );
     }
@@ -614,7 +831,7 @@ impl<P: Platform> fmt::Debug for Workspace<P> {
             .field("platform", &P::NAME)
             .field("device", &self.device)
             .field("base", &self.base())
-            .field("size", &self.size)
+            .field("size", &self.size())
             .finish_non_exhaustive()
     }
 }

@@ -165,6 +165,16 @@ impl Platform for Host {
         HostSlab::map(device, size, options, Arc::clone(&entry.in_use))
     }
 
+    fn reserve_slab(
+        &self,
+        device: DeviceId,
+        cap: SlabSize,
+        options: SlabOptions,
+    ) -> Result<HostSlab, Error> {
+        let entry = self.device(device)?;
+        HostSlab::reserve(device, cap, options, Arc::clone(&entry.in_use))
+    }
+
     fn create_event(&self, device: DeviceId) -> Result<HostEvent, Error> {
         self.device(device)?;
         Ok(HostEvent::new())

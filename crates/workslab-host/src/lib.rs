@@ -12,6 +12,7 @@ compile_error!(
 mod device;
 mod event;
 mod memory;
+mod pages;
 mod slab;
 mod stream;
 

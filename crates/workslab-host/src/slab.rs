@@ -7,25 +7,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use workslab_core::{
-    DeviceId, DevicePtr, DeviceSlab, Error, HostAccessible, Pattern, SlabOptions, SlabSize, Stream,
-    check_disjoint, check_range,
+    DeviceId, DevicePtr, DeviceSlab, End, Error, GrowableSlab, Growth, HostAccessible, Pattern,
+    SlabOptions, SlabSize, Stream, check_disjoint, check_range,
 };
 
 use crate::NAME;
+use crate::pages::HostPages;
 use crate::stream::HostStream;
 
 /// The size of a huge page on x86-64 and, with 4 KiB pages, on Arm.
-const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// One block of anonymous memory, by `mmap`. A large one is aligned to 2 MiB and asks the kernel
 /// for huge pages, so that touching it first costs a five-hundredth of the page faults.
 pub struct HostSlab {
     device: DeviceId,
     base: NonNull<u8>,
+    memory: Memory,
+}
+
+enum Memory {
+    Fixed(Mapping),
+    Growing(Growth<HostPages>),
+}
+
+/// A mapping that is all of a slab.
+struct Mapping {
+    base: NonNull<u8>,
     len: usize,
     /// What was mapped: `len`, rounded up to whole pages.
     mapped: usize,
-    /// The device's count of bytes in use, to be lowered when the slab goes.
+    /// The device's count of bytes in use, to be lowered when the mapping goes.
     in_use: Arc<AtomicUsize>,
 }
 
@@ -52,7 +64,8 @@ impl HostSlab {
         } else {
             page_size()
         };
-        let base = map_aligned(mapped, alignment)
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let base = map_aligned(mapped, alignment, access)
             .ok_or_else(too_large)?
             .map_err(|error| system_error(device, "mmap", error))?;
         in_use.fetch_add(len, Ordering::Relaxed);
@@ -60,28 +73,40 @@ impl HostSlab {
         let slab = Self {
             device,
             base,
-            len,
-            mapped,
-            in_use,
+            memory: Memory::Fixed(Mapping {
+                base,
+                len,
+                mapped,
+                in_use,
+            }),
         };
         if alignment == HUGE_PAGE {
-            // SAFETY: the range is the mapping just made.
-            let code = unsafe { libc::madvise(base.as_ptr().cast(), mapped, libc::MADV_HUGEPAGE) };
-            if code != 0 {
-                // A kernel without huge pages is slower, not wrong.
-                tracing::debug!(error = %io::Error::last_os_error(), "no huge pages");
-            }
+            advise_huge(base, mapped);
         }
-        if options.lock {
-            // SAFETY: the range is the mapping just made.
-            let code = unsafe { libc::mlock(base.as_ptr().cast(), mapped) };
-            if code != 0 {
-                return Err(lock_error(device, mapped));
-            }
-        } else if options.prefault {
-            prefault(base, mapped).map_err(|error| system_error(device, "madvise", error))?;
-        }
+        settle_pages(device, base, mapped, options)?;
         Ok(slab)
+    }
+
+    /// A slab that grows up to `cap` bytes, and has none yet.
+    pub(crate) fn reserve(
+        device: DeviceId,
+        cap: SlabSize,
+        options: SlabOptions,
+        in_use: Arc<AtomicUsize>,
+    ) -> Result<Self, Error> {
+        let (base, growth) = HostPages::reserve(device, cap, options, in_use)?;
+        Ok(Self {
+            device,
+            base,
+            memory: Memory::Growing(growth),
+        })
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<(), Error> {
+        match &self.memory {
+            Memory::Fixed(mapping) => check_range(offset, len, mapping.len),
+            Memory::Growing(growth) => growth.check(offset, len),
+        }
     }
 
     /// The first byte of a range that has been checked.
@@ -113,15 +138,24 @@ pub(crate) fn page_size() -> usize {
 
 /// Maps `len` bytes, a multiple of the page size, at a multiple of `alignment`, by mapping more and
 /// giving back what sticks out. `None` if the sum overflows.
-fn map_aligned(len: usize, alignment: usize) -> Option<io::Result<NonNull<u8>>> {
+pub(crate) fn map_aligned(
+    len: usize,
+    alignment: usize,
+    access: libc::c_int,
+) -> Option<io::Result<NonNull<u8>>> {
+    let reserve = if access == libc::PROT_NONE {
+        libc::MAP_NORESERVE
+    } else {
+        0
+    };
     let padded = len.checked_add(alignment - page_size())?;
     // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing else.
     let start = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
             padded,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            access,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | reserve,
             -1,
             0,
         )
@@ -144,6 +178,35 @@ fn map_aligned(len: usize, alignment: usize) -> Option<io::Result<NonNull<u8>>> 
         }
         Some(Ok(NonNull::new_unchecked(start.add(before))))
     }
+}
+
+/// Asks for huge pages behind a mapping.
+pub(crate) fn advise_huge(base: NonNull<u8>, len: usize) {
+    // SAFETY: the advice changes no byte of the caller's mapping.
+    let code = unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+    if code != 0 {
+        // A kernel without huge pages is slower, not wrong.
+        tracing::debug!(error = %io::Error::last_os_error(), "no huge pages");
+    }
+}
+
+/// Locks or touches new pages, as the options say.
+pub(crate) fn settle_pages(
+    device: DeviceId,
+    base: NonNull<u8>,
+    len: usize,
+    options: SlabOptions,
+) -> Result<(), Error> {
+    if options.lock {
+        // SAFETY: locking changes no byte of the caller's mapping.
+        let code = unsafe { libc::mlock(base.as_ptr().cast(), len) };
+        if code != 0 {
+            return Err(lock_error(device, len));
+        }
+    } else if options.prefault {
+        prefault(base, len).map_err(|error| system_error(device, "madvise", error))?;
+    }
+    Ok(())
 }
 
 /// Touches every page, on all cores: the kernel clears pages one core at a time.
@@ -196,7 +259,7 @@ impl<F: Fn(usize) -> io::Result<()>> SendSync<F> {
     }
 }
 
-fn system_error(device: DeviceId, call: &'static str, error: io::Error) -> Error {
+pub(crate) fn system_error(device: DeviceId, call: &'static str, error: io::Error) -> Error {
     Error::Driver {
         platform: NAME,
         device,
@@ -243,9 +306,9 @@ fn lock_error(device: DeviceId, len: usize) -> Error {
     }
 }
 
-impl Drop for HostSlab {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map`, and nobody may use the slab's memory any more.
+        // SAFETY: the mapping was made by `HostSlab::map`, and nobody may use the slab's memory any more.
         let code = unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
         if code != 0 {
             tracing::error!(error = %io::Error::last_os_error(), "munmap of a slab failed");
@@ -268,11 +331,21 @@ unsafe impl DeviceSlab for HostSlab {
     }
 
     fn len(&self) -> usize {
-        self.len
+        match &self.memory {
+            Memory::Fixed(mapping) => mapping.len,
+            Memory::Growing(growth) => growth.committed(End::Front),
+        }
+    }
+
+    fn growable(&self) -> Option<&dyn GrowableSlab> {
+        match &self.memory {
+            Memory::Fixed(_) => None,
+            Memory::Growing(growth) => Some(growth),
+        }
     }
 
     unsafe fn write(&self, stream: &HostStream, offset: usize, source: &[u8]) -> Result<(), Error> {
-        check_range(offset, source.len(), self.len)?;
+        self.check(offset, source.len())?;
         let target = self.at(offset);
         let from = Target(NonNull::from(source).cast());
         let len = source.len();
@@ -290,7 +363,7 @@ unsafe impl DeviceSlab for HostSlab {
         offset: usize,
         destination: &mut [u8],
     ) -> Result<(), Error> {
-        check_range(offset, destination.len(), self.len)?;
+        self.check(offset, destination.len())?;
         let source = self.at(offset);
         let len = destination.len();
         let to = Target(NonNull::from(destination).cast());
@@ -309,7 +382,7 @@ unsafe impl DeviceSlab for HostSlab {
         len: usize,
         pattern: Pattern,
     ) -> Result<(), Error> {
-        check_range(offset, len, self.len)?;
+        self.check(offset, len)?;
         let target = self.at(offset);
         stream.launch(move || {
             // SAFETY: the caller has the exclusive right to the range until this job is done, and
@@ -327,8 +400,8 @@ unsafe impl DeviceSlab for HostSlab {
         to: usize,
         len: usize,
     ) -> Result<(), Error> {
-        check_range(from, len, self.len)?;
-        check_range(to, len, self.len)?;
+        self.check(from, len)?;
+        self.check(to, len)?;
         check_disjoint(from, to, len)?;
         let source = self.at(from);
         let target = self.at(to);
@@ -387,7 +460,7 @@ impl fmt::Debug for HostSlab {
         f.debug_struct("HostSlab")
             .field("device", &self.device)
             .field("base", &self.base)
-            .field("len", &self.len)
+            .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }
@@ -424,13 +497,16 @@ mod tests {
     #[test]
     fn a_prefaulted_slab_is_resident() {
         let slab = slab((5 << 20) + 1, with_prefault()).expect("5 MiB and a byte");
-        let pages = slab.mapped / page_size();
+        let Memory::Fixed(mapping) = &slab.memory else {
+            panic!("a fixed slab was asked for");
+        };
+        let pages = mapping.mapped / page_size();
         let mut resident = vec![0u8; pages];
         // SAFETY: the range is the slab's mapping, and there is a byte for each of its pages.
         let code = unsafe {
             libc::mincore(
                 slab.base.as_ptr().cast(),
-                slab.mapped,
+                mapping.mapped,
                 resident.as_mut_ptr(),
             )
         };
