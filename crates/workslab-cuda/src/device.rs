@@ -11,10 +11,12 @@ use workslab_core::{
     DeviceId, DeviceInfo, Error, ExternalWorkspaceAllocator, Platform, ProcessWide, SlabOptions,
     SlabSize,
 };
+use workslab_driver::no_growth;
 
 use crate::NAME;
 use crate::call::{Context, Current};
 use crate::event::CudaEvent;
+use crate::memory::Memory;
 use crate::slab::CudaSlab;
 use crate::stream::CudaStream;
 use crate::sys::{self, Functions};
@@ -132,9 +134,9 @@ impl Cuda {
         Ok(context)
     }
 
-    fn shares_host_memory(&self, device: DeviceId) -> Result<bool, Error> {
+    /// Whether the device has an attribute.
+    fn attribute(&self, device: DeviceId, attribute: CUdevice_attribute) -> Result<bool, Error> {
         let handle = self.handle(device)?;
-        let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED;
         let mut value: c_int = 0;
         // SAFETY: the call writes to `value` only.
         let code = unsafe {
@@ -142,6 +144,24 @@ impl Cuda {
         };
         self.functions.check(device, "cuDeviceGetAttribute", code)?;
         Ok(value != 0)
+    }
+
+    fn shares_host_memory(&self, device: DeviceId) -> Result<bool, Error> {
+        self.attribute(device, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)
+    }
+
+    /// The device's virtual memory.
+    fn memory(&self, device: DeviceId) -> Result<Memory, Error> {
+        let attribute =
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED;
+        match self.functions.virtual_memory() {
+            Some(functions) if self.attribute(device, attribute)? => Ok(Memory {
+                context: self.context(device)?,
+                functions,
+                ordinal: self.handle(device)?,
+            }),
+            _ => Err(no_growth(NAME, device, &self.driver())),
+        }
     }
 
     /// Text that the driver writes into a buffer.
@@ -219,6 +239,17 @@ impl Platform for Cuda {
         // Where host and device share memory, pages come only when they are touched: touch them now.
         let touch = options.prefault || self.shares_host_memory(device)?;
         CudaSlab::allocate(self.context(device)?, size, touch)
+    }
+
+    fn reserve_slab(
+        &self,
+        device: DeviceId,
+        cap: SlabSize,
+        options: SlabOptions,
+    ) -> Result<CudaSlab, Error> {
+        let memory = self.memory(device)?;
+        let touch = options.prefault || self.shares_host_memory(device)?;
+        CudaSlab::reserve(memory, cap, touch)
     }
 
     fn create_event(&self, device: DeviceId) -> Result<CudaEvent, Error> {

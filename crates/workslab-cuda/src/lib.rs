@@ -12,6 +12,7 @@ mod call;
 mod device;
 mod event;
 mod graph;
+mod memory;
 mod slab;
 mod stream;
 mod sys;

@@ -1,23 +1,31 @@
-//! Slabs: memory of a device, by `cuMemAlloc`.
+//! Slabs: memory of a device, by `cuMemAlloc`, or by `cuMemMap` where it grows.
 
 use std::ffi::c_void;
 use std::fmt;
 
 use cust::sys::CUdeviceptr;
 use workslab_core::{
-    DeviceId, DevicePtr, DeviceSlab, Error, MemsetCalls, Pattern, SlabSize, Stream, check_disjoint,
-    check_range, fill_by_memset, settle,
+    DeviceId, DevicePtr, DeviceSlab, End, Error, GrowableSlab, Growth, MemsetCalls, Pattern,
+    SlabSize, Stream, check_disjoint, check_range, fill_by_memset, settle,
 };
+use workslab_driver::DevicePages;
 
 use crate::call::{Context, Current, DEINITIALIZED};
+use crate::memory::Memory;
 use crate::stream::CudaStream;
 use crate::sys::Code;
 
-/// One allocation of a device's memory.
+/// One allocation of a device's memory, or a range of addresses that gets memory as it grows.
 pub struct CudaSlab {
     context: Context,
     base: CUdeviceptr,
-    len: usize,
+    extent: Extent,
+}
+
+enum Extent {
+    /// `cuMemAlloc` gave so many bytes.
+    Fixed(usize),
+    Growing(Box<Growth<DevicePages<Memory>>>),
 }
 
 impl CudaSlab {
@@ -37,15 +45,33 @@ impl CudaSlab {
         let slab = Self {
             context,
             base,
-            len: size.bytes(),
+            extent: Extent::Fixed(size.bytes()),
         };
         if touch {
             let stream = CudaStream::default_of(context);
             // SAFETY: nobody else knows of the slab yet.
-            unsafe { slab.fill(&stream, 0, slab.len, Pattern::U8(0)) }?;
+            unsafe { slab.fill(&stream, 0, size.bytes(), Pattern::U8(0)) }?;
             stream.synchronize()?;
         }
         Ok(slab)
+    }
+
+    /// A slab that grows up to `cap` bytes, and has none yet.
+    pub(crate) fn reserve(memory: Memory, cap: SlabSize, touch: bool) -> Result<Self, Error> {
+        let context = memory.context;
+        let (base, growth) = DevicePages::reserve(memory, cap, touch)?;
+        Ok(Self {
+            context,
+            base,
+            extent: Extent::Growing(Box::new(growth)),
+        })
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<(), Error> {
+        match &self.extent {
+            Extent::Fixed(size) => check_range(offset, len, *size),
+            Extent::Growing(growth) => growth.check(offset, len),
+        }
     }
 
     fn at(&self, offset: usize) -> CUdeviceptr {
@@ -115,7 +141,7 @@ impl MemsetCalls for Calls<'_> {
     }
 }
 
-// SAFETY: cuMemAlloc's memory stays where it is until cuMemFree.
+// SAFETY: cuMemAlloc's memory stays where it is until cuMemFree, and `Growth` keeps what was mapped.
 unsafe impl DeviceSlab for CudaSlab {
     type Stream = CudaStream;
 
@@ -128,11 +154,21 @@ unsafe impl DeviceSlab for CudaSlab {
     }
 
     fn len(&self) -> usize {
-        self.len
+        match &self.extent {
+            Extent::Fixed(size) => *size,
+            Extent::Growing(growth) => growth.committed(End::Front),
+        }
+    }
+
+    fn growable(&self) -> Option<&dyn GrowableSlab> {
+        match &self.extent {
+            Extent::Fixed(_) => None,
+            Extent::Growing(growth) => Some(&**growth),
+        }
     }
 
     unsafe fn write(&self, stream: &CudaStream, offset: usize, source: &[u8]) -> Result<(), Error> {
-        check_range(offset, source.len(), self.len)?;
+        self.check(offset, source.len())?;
         stream.refuse_capture("memory cannot be copied from the host")?;
         let (to, from, len) = (self.at(offset), source.as_ptr().cast(), source.len());
         self.copy_async("cuMemcpyHtoDAsync", len, || {
@@ -149,7 +185,7 @@ unsafe impl DeviceSlab for CudaSlab {
         offset: usize,
         destination: &mut [u8],
     ) -> Result<(), Error> {
-        check_range(offset, destination.len(), self.len)?;
+        self.check(offset, destination.len())?;
         stream.refuse_capture("memory cannot be copied to the host")?;
         let len = destination.len();
         let (to, from) = (destination.as_mut_ptr().cast(), self.at(offset));
@@ -167,7 +203,7 @@ unsafe impl DeviceSlab for CudaSlab {
         len: usize,
         pattern: Pattern,
     ) -> Result<(), Error> {
-        check_range(offset, len, self.len)?;
+        self.check(offset, len)?;
         if len == 0 {
             return Ok(());
         }
@@ -182,8 +218,8 @@ unsafe impl DeviceSlab for CudaSlab {
         to: usize,
         len: usize,
     ) -> Result<(), Error> {
-        check_range(from, len, self.len)?;
-        check_range(to, len, self.len)?;
+        self.check(from, len)?;
+        self.check(to, len)?;
         check_disjoint(from, to, len)?;
         Calls { slab: self, stream }.copy(from, to, len)
     }
@@ -191,6 +227,9 @@ unsafe impl DeviceSlab for CudaSlab {
 
 impl Drop for CudaSlab {
     fn drop(&mut self) {
+        if matches!(self.extent, Extent::Growing(_)) {
+            return; // which gives back what it has
+        }
         let functions = self.context.functions;
         // A thread without a context cannot free; one whose context cannot be set has lost it.
         let _current = Current::set(&self.context);
@@ -208,7 +247,7 @@ impl fmt::Debug for CudaSlab {
         f.debug_struct("CudaSlab")
             .field("device", &self.context.device)
             .field("base", &self.base)
-            .field("len", &self.len)
+            .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }

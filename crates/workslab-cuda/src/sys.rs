@@ -6,7 +6,9 @@ use std::path::Path;
 use cust::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream};
 use once_cell::sync::OnceCell;
 use workslab_core::Error;
-use workslab_driver::{Search, driver_functions};
+use workslab_driver::{
+    AccessDescription, AllocationProperties, MemoryFunctions, Named, Search, driver_functions,
+};
 
 use crate::NAME;
 
@@ -59,6 +61,54 @@ driver_functions! {
     fn cuUserObjectCreate(object: *mut Handle, value: *mut c_void, destroy: Destroy, references: c_uint, flags: c_uint) -> Code;
     fn cuUserObjectRelease(object: Handle, count: c_uint) -> Code;
     fn cuGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) -> Code;
+    fn cuMemGetAllocationGranularity(granularity: *mut usize, properties: *const AllocationProperties, option: c_uint) -> Code;
+    fn cuMemAddressReserve(pointer: *mut CUdeviceptr, size: usize, alignment: usize, wanted: CUdeviceptr, flags: u64) -> Code;
+    fn cuMemAddressFree(pointer: CUdeviceptr, size: usize) -> Code;
+    fn cuMemCreate(piece: *mut u64, size: usize, properties: *const AllocationProperties, flags: u64) -> Code;
+    fn cuMemRelease(piece: u64) -> Code;
+    fn cuMemMap(pointer: CUdeviceptr, size: usize, offset: usize, piece: u64, flags: u64) -> Code;
+    fn cuMemUnmap(pointer: CUdeviceptr, size: usize) -> Code;
+    fn cuMemSetAccess(pointer: CUdeviceptr, size: usize, who: *const AccessDescription, count: usize) -> Code;
+}
+
+impl Functions {
+    /// The functions for virtual memory, if the driver has them.
+    pub(crate) fn virtual_memory(&self) -> Option<MemoryFunctions> {
+        Some(MemoryFunctions {
+            granularity: Named {
+                name: "cuMemGetAllocationGranularity",
+                call: self.cuMemGetAllocationGranularity?,
+            },
+            reserve: Named {
+                name: "cuMemAddressReserve",
+                call: self.cuMemAddressReserve?,
+            },
+            free: Named {
+                name: "cuMemAddressFree",
+                call: self.cuMemAddressFree?,
+            },
+            create: Named {
+                name: "cuMemCreate",
+                call: self.cuMemCreate?,
+            },
+            release: Named {
+                name: "cuMemRelease",
+                call: self.cuMemRelease?,
+            },
+            map: Named {
+                name: "cuMemMap",
+                call: self.cuMemMap?,
+            },
+            unmap: Named {
+                name: "cuMemUnmap",
+                call: self.cuMemUnmap?,
+            },
+            set_access: Named {
+                name: "cuMemSetAccess",
+                call: self.cuMemSetAccess?,
+            },
+        })
+    }
 }
 
 /// The driver of this process, loaded when it is first asked for. A failure is not kept.
@@ -104,16 +154,19 @@ mod tests {
             .filter_map(|line| line.strip_prefix("    fn cu")?.split_once('('))
             .map(|(name, _)| name)
             .collect();
-        assert_eq!(functions.len(), 37);
+        assert_eq!(functions.len(), 45);
         for function in functions {
             assert!(check.contains(&format!("= cu{function};")), "cu{function}");
         }
     }
 
     #[test]
-    fn the_bindings_have_the_value_that_the_header_has() {
+    fn the_bindings_have_the_values_that_the_header_has() {
         use cust::sys::CUdevice_attribute;
         let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED;
         assert_eq!(attribute as u32, 18);
+        let attribute =
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED;
+        assert_eq!(attribute as u32, 102);
     }
 }

@@ -4,9 +4,15 @@
 //! most machines lack most drivers. So a backend declares the functions that it needs with
 //! [`driver_functions!`] and looks them up in whatever [`Search`] finds.
 
+mod virtual_memory;
+
 use std::path::{Path, PathBuf};
 
 pub use libloading::Library;
+pub use virtual_memory::{
+    AccessDescription, AllocationProperties, Code, DevicePages, Location, MemoryFunctions, Named,
+    Piece, VirtualMemory, no_growth,
+};
 use workslab_core::Error;
 
 /// Where a driver's library may be.

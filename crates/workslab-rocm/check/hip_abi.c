@@ -69,6 +69,39 @@ hipError_t (*const launch)(hipGraphExec_t, hipStream_t) = hipGraphLaunch;
 hipError_t (*const no_executable)(hipGraphExec_t) = hipGraphExecDestroy;
 hipError_t (*const no_graph)(hipGraph_t) = hipGraphDestroy;
 
+/* Virtual memory; a driver may lack it. Its addresses are passed as 64-bit numbers. In HIP 5.2 the
+   properties have another order and the device has no attribute that says whether it works; the
+   backend asks for the attribute first, and so does not use what 5.2 has. */
+SAME(sizeof(void *), sizeof(unsigned long long));
+SAME(sizeof(hipMemGenericAllocationHandle_t), sizeof(void *));
+SAME(sizeof(hipMemAllocationGranularity_flags), sizeof(unsigned int));
+SAME(hipMemAllocationGranularityRecommended, 1);
+SAME(hipMemAllocationTypePinned, 1);
+SAME(hipMemHandleTypeNone, 0);
+SAME(hipMemLocationTypeDevice, 1);
+SAME(hipMemAccessFlagsProtReadWrite, 3);
+SAME(sizeof(hipMemLocation), 8);
+SAME(offsetof(hipMemLocation, id), 4);
+SAME(sizeof(hipMemAccessDesc), 12);
+SAME(offsetof(hipMemAccessDesc, flags), 8);
+SAME(sizeof(hipMemAllocationProp), 32);
+#if HIP_VERSION_MAJOR > 5
+SAME(hipDeviceAttributeVirtualMemoryManagementSupported, 89);
+SAME(offsetof(hipMemAllocationProp, type), 0);
+SAME(offsetof(hipMemAllocationProp, requestedHandleType), 4);
+SAME(offsetof(hipMemAllocationProp, location), 8);
+SAME(offsetof(hipMemAllocationProp, win32HandleMetaData), 16);
+SAME(offsetof(hipMemAllocationProp, allocFlags), 24);
+#endif
+hipError_t (*const granularity)(size_t *, const hipMemAllocationProp *, hipMemAllocationGranularity_flags) = hipMemGetAllocationGranularity;
+hipError_t (*const reserve)(void **, size_t, size_t, void *, unsigned long long) = hipMemAddressReserve;
+hipError_t (*const no_reserve)(void *, size_t) = hipMemAddressFree;
+hipError_t (*const piece)(hipMemGenericAllocationHandle_t *, size_t, const hipMemAllocationProp *, unsigned long long) = hipMemCreate;
+hipError_t (*const no_piece)(hipMemGenericAllocationHandle_t) = hipMemRelease;
+hipError_t (*const map)(void *, size_t, size_t, hipMemGenericAllocationHandle_t, unsigned long long) = hipMemMap;
+hipError_t (*const unmap)(void *, size_t) = hipMemUnmap;
+hipError_t (*const allow)(void *, size_t, const hipMemAccessDesc *, size_t) = hipMemSetAccess;
+
 /* What keeps a workspace alive with a graph came with HIP 5.3. */
 #if HIP_VERSION_MAJOR > 5 || HIP_VERSION_MINOR >= 3
 SAME(sizeof(hipUserObject_t), sizeof(void *));

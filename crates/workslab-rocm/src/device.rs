@@ -9,16 +9,23 @@ use workslab_core::{
     DeviceId, DeviceInfo, Error, ExternalWorkspaceAllocator, Platform, ProcessWide, SlabOptions,
     SlabSize,
 };
+use workslab_driver::no_growth;
 
 use crate::NAME;
 use crate::call::{Current, ordinal};
 use crate::event::RocmEvent;
+use crate::memory::Memory;
 use crate::slab::RocmSlab;
 use crate::stream::RocmStream;
 use crate::sys::{self, Functions};
 
 /// The unit in which `hipMalloc` hands out memory: a page.
 const GRANULARITY: usize = 4096;
+
+/// `hipDeviceAttributeVirtualMemoryManagementSupported`, which hip-sys does not have.
+const VIRTUAL_MEMORY: c_uint = 89;
+/// `hipErrorInvalidValue`: what a driver says to an attribute that it does not know.
+const INVALID_VALUE: sys::Code = 1;
 
 /// AMD GPUs as a platform.
 #[derive(Clone, Copy)]
@@ -76,19 +83,34 @@ impl Rocm {
         self.functions
     }
 
-    fn attribute(&self, device: DeviceId, attribute: hipDeviceAttribute_t) -> Result<i32, Error> {
+    /// An attribute's value; none if the driver is too old to know it.
+    fn attribute(&self, device: DeviceId, attribute: c_uint) -> Result<Option<i32>, Error> {
         let mut value: c_int = 0;
         // SAFETY: the call writes to `value` only.
         let code = unsafe {
-            (self.functions.hipDeviceGetAttribute)(
-                &raw mut value,
-                attribute as c_uint,
-                ordinal(device)?,
-            )
+            (self.functions.hipDeviceGetAttribute)(&raw mut value, attribute, ordinal(device)?)
         };
+        if code == INVALID_VALUE {
+            return Ok(None);
+        }
         self.functions
             .check(device, "hipDeviceGetAttribute", code)?;
-        Ok(value)
+        Ok(Some(value))
+    }
+
+    fn shares_host_memory(&self, device: DeviceId) -> Result<bool, Error> {
+        let attribute = hipDeviceAttribute_t::hipDeviceAttributeIntegrated as c_uint;
+        Ok(self.attribute(device, attribute)?.is_some_and(|it| it != 0))
+    }
+
+    /// The device's virtual memory.
+    fn memory(&self, device: DeviceId) -> Result<Memory, Error> {
+        // The attribute comes first: HIP 5.2 has the functions, but not as they are now.
+        let supported = self.attribute(device, VIRTUAL_MEMORY)?;
+        match (supported, self.functions.virtual_memory()) {
+            (Some(1..), Some(memory)) => Memory::new(self.functions, memory, device),
+            _ => Err(no_growth(NAME, device, &self.driver())),
+        }
     }
 
     /// Text that the driver writes into a buffer.
@@ -157,7 +179,7 @@ impl Platform for Rocm {
             "hipDeviceGetPCIBusId",
             self.functions.hipDeviceGetPCIBusId,
         )?;
-        let shares = self.attribute(device, hipDeviceAttribute_t::hipDeviceAttributeIntegrated)?;
+        let shares = self.shares_host_memory(device)?;
         let (mut free, mut total) = (0, 0);
         let current = Current::set(self.functions, device)?;
         // SAFETY: the call writes to its two arguments only.
@@ -166,7 +188,7 @@ impl Platform for Rocm {
         self.functions.check(device, "hipMemGetInfo", code)?;
         Ok(DeviceInfo::new(name, total, free, GRANULARITY)
             .with_pci_id(pci_id)
-            .with_shared_host_memory(shares != 0))
+            .with_shared_host_memory(shares))
     }
 
     fn allocate_slab(
@@ -178,13 +200,20 @@ impl Platform for Rocm {
         self.check_device(device)?;
         // Where host and device share memory, pages come only when they are touched, and under
         // pressure perhaps from another device's memory (ROCm/amdgpu 186): touch them now.
-        let shares = self.attribute(device, hipDeviceAttribute_t::hipDeviceAttributeIntegrated)?;
-        RocmSlab::allocate(
-            self.functions,
-            device,
-            size,
-            options.prefault || shares != 0,
-        )
+        let touch = options.prefault || self.shares_host_memory(device)?;
+        RocmSlab::allocate(self.functions, device, size, touch)
+    }
+
+    fn reserve_slab(
+        &self,
+        device: DeviceId,
+        cap: SlabSize,
+        options: SlabOptions,
+    ) -> Result<RocmSlab, Error> {
+        self.check_device(device)?;
+        let memory = self.memory(device)?;
+        let touch = options.prefault || self.shares_host_memory(device)?;
+        RocmSlab::reserve(self.functions, device, memory, cap, touch)
     }
 
     fn create_event(&self, device: DeviceId) -> Result<RocmEvent, Error> {

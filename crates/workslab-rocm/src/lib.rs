@@ -11,6 +11,7 @@ mod call;
 mod device;
 mod event;
 mod graph;
+mod memory;
 mod slab;
 mod stream;
 mod sys;

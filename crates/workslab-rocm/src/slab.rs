@@ -1,24 +1,32 @@
-//! Slabs: memory of a device, by `hipMalloc`.
+//! Slabs: memory of a device, by `hipMalloc`, or by `hipMemMap` where it grows.
 
 use std::ffi::{c_uint, c_void};
 use std::fmt;
 
 use hip_sys::hiprt::hipMemcpyKind;
 use workslab_core::{
-    DeviceId, DevicePtr, DeviceSlab, Error, MemsetCalls, Pattern, SlabSize, Stream, check_disjoint,
-    check_range, fill_by_memset, settle,
+    DeviceId, DevicePtr, DeviceSlab, End, Error, GrowableSlab, Growth, MemsetCalls, Pattern,
+    SlabSize, Stream, check_disjoint, check_range, fill_by_memset, settle,
 };
+use workslab_driver::DevicePages;
 
 use crate::call::{Current, DEINITIALIZED};
+use crate::memory::Memory;
 use crate::stream::RocmStream;
 use crate::sys::Functions;
 
-/// One allocation of a device's memory.
+/// One allocation of a device's memory, or a range of addresses that gets memory as it grows.
 pub struct RocmSlab {
     functions: &'static Functions,
     device: DeviceId,
     base: *mut c_void,
-    len: usize,
+    extent: Extent,
+}
+
+enum Extent {
+    /// `hipMalloc` gave so many bytes.
+    Fixed(usize),
+    Growing(Box<Growth<DevicePages<Memory>>>),
 }
 
 // SAFETY: device memory is not tied to a thread, and the driver's calls may come from any.
@@ -48,15 +56,39 @@ impl RocmSlab {
             functions,
             device,
             base,
-            len: size.bytes(),
+            extent: Extent::Fixed(size.bytes()),
         };
         if touch {
             let stream = RocmStream::default_of(functions, device);
             // SAFETY: nobody else knows of the slab yet.
-            unsafe { slab.fill(&stream, 0, slab.len, Pattern::U8(0)) }?;
+            unsafe { slab.fill(&stream, 0, size.bytes(), Pattern::U8(0)) }?;
             stream.synchronize()?;
         }
         Ok(slab)
+    }
+
+    /// A slab that grows up to `cap` bytes, and has none yet.
+    pub(crate) fn reserve(
+        functions: &'static Functions,
+        device: DeviceId,
+        memory: Memory,
+        cap: SlabSize,
+        touch: bool,
+    ) -> Result<Self, Error> {
+        let (base, growth) = DevicePages::reserve(memory, cap, touch)?;
+        Ok(Self {
+            functions,
+            device,
+            base: std::ptr::with_exposed_provenance_mut(base as usize),
+            extent: Extent::Growing(Box::new(growth)),
+        })
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<(), Error> {
+        match &self.extent {
+            Extent::Fixed(size) => check_range(offset, len, *size),
+            Extent::Growing(growth) => growth.check(offset, len),
+        }
     }
 
     fn at(&self, offset: usize) -> *mut c_void {
@@ -133,7 +165,7 @@ impl MemsetCalls for Calls<'_> {
     }
 }
 
-// SAFETY: hipMalloc's memory stays where it is until hipFree.
+// SAFETY: hipMalloc's memory stays where it is until hipFree, and `Growth` keeps what was mapped.
 unsafe impl DeviceSlab for RocmSlab {
     type Stream = RocmStream;
 
@@ -146,11 +178,21 @@ unsafe impl DeviceSlab for RocmSlab {
     }
 
     fn len(&self) -> usize {
-        self.len
+        match &self.extent {
+            Extent::Fixed(size) => *size,
+            Extent::Growing(growth) => growth.committed(End::Front),
+        }
+    }
+
+    fn growable(&self) -> Option<&dyn GrowableSlab> {
+        match &self.extent {
+            Extent::Fixed(_) => None,
+            Extent::Growing(growth) => Some(&**growth),
+        }
     }
 
     unsafe fn write(&self, stream: &RocmStream, offset: usize, source: &[u8]) -> Result<(), Error> {
-        check_range(offset, source.len(), self.len)?;
+        self.check(offset, source.len())?;
         stream.refuse_capture("memory cannot be copied from the host")?;
         let from = source.as_ptr().cast();
         let kind = hipMemcpyKind::hipMemcpyHostToDevice;
@@ -165,7 +207,7 @@ unsafe impl DeviceSlab for RocmSlab {
         offset: usize,
         destination: &mut [u8],
     ) -> Result<(), Error> {
-        check_range(offset, destination.len(), self.len)?;
+        self.check(offset, destination.len())?;
         stream.refuse_capture("memory cannot be copied to the host")?;
         let to = destination.as_mut_ptr().cast();
         let kind = hipMemcpyKind::hipMemcpyDeviceToHost;
@@ -180,7 +222,7 @@ unsafe impl DeviceSlab for RocmSlab {
         len: usize,
         pattern: Pattern,
     ) -> Result<(), Error> {
-        check_range(offset, len, self.len)?;
+        self.check(offset, len)?;
         if len == 0 {
             return Ok(());
         }
@@ -195,8 +237,8 @@ unsafe impl DeviceSlab for RocmSlab {
         to: usize,
         len: usize,
     ) -> Result<(), Error> {
-        check_range(from, len, self.len)?;
-        check_range(to, len, self.len)?;
+        self.check(from, len)?;
+        self.check(to, len)?;
         check_disjoint(from, to, len)?;
         let kind = hipMemcpyKind::hipMemcpyDeviceToDevice;
         self.copy_async(stream, self.at(to), self.at(from), len, kind)
@@ -205,6 +247,9 @@ unsafe impl DeviceSlab for RocmSlab {
 
 impl Drop for RocmSlab {
     fn drop(&mut self) {
+        if matches!(self.extent, Extent::Growing(_)) {
+            return; // which gives back what it has
+        }
         // SAFETY: the memory is this slab's, and nobody may use it any more.
         let code = unsafe { (self.functions.hipFree)(self.base) };
         if code != 0 && code != DEINITIALIZED {
@@ -219,7 +264,7 @@ impl fmt::Debug for RocmSlab {
         f.debug_struct("RocmSlab")
             .field("device", &self.device)
             .field("base", &self.base)
-            .field("len", &self.len)
+            .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use hip_sys::hiprt::{hipEvent_t, hipStream_t};
 use once_cell::sync::OnceCell;
 use workslab_core::Error;
-use workslab_driver::{Search, driver_functions};
+use workslab_driver::{
+    AccessDescription, AllocationProperties, MemoryFunctions, Named, Search, driver_functions,
+};
 
 use crate::NAME;
 
@@ -54,6 +56,54 @@ driver_functions! {
     fn hipUserObjectCreate(object: *mut Handle, value: *mut c_void, destroy: Destroy, references: c_uint, flags: c_uint) -> Code;
     fn hipUserObjectRelease(object: Handle, count: c_uint) -> Code;
     fn hipGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) -> Code;
+    fn hipMemGetAllocationGranularity(granularity: *mut usize, properties: *const AllocationProperties, option: c_uint) -> Code;
+    fn hipMemAddressReserve(pointer: *mut u64, size: usize, alignment: usize, wanted: u64, flags: u64) -> Code;
+    fn hipMemAddressFree(pointer: u64, size: usize) -> Code;
+    fn hipMemCreate(piece: *mut u64, size: usize, properties: *const AllocationProperties, flags: u64) -> Code;
+    fn hipMemRelease(piece: u64) -> Code;
+    fn hipMemMap(pointer: u64, size: usize, offset: usize, piece: u64, flags: u64) -> Code;
+    fn hipMemUnmap(pointer: u64, size: usize) -> Code;
+    fn hipMemSetAccess(pointer: u64, size: usize, who: *const AccessDescription, count: usize) -> Code;
+}
+
+impl Functions {
+    /// The functions for virtual memory, if the driver has them.
+    pub(crate) fn virtual_memory(&self) -> Option<MemoryFunctions> {
+        Some(MemoryFunctions {
+            granularity: Named {
+                name: "hipMemGetAllocationGranularity",
+                call: self.hipMemGetAllocationGranularity?,
+            },
+            reserve: Named {
+                name: "hipMemAddressReserve",
+                call: self.hipMemAddressReserve?,
+            },
+            free: Named {
+                name: "hipMemAddressFree",
+                call: self.hipMemAddressFree?,
+            },
+            create: Named {
+                name: "hipMemCreate",
+                call: self.hipMemCreate?,
+            },
+            release: Named {
+                name: "hipMemRelease",
+                call: self.hipMemRelease?,
+            },
+            map: Named {
+                name: "hipMemMap",
+                call: self.hipMemMap?,
+            },
+            unmap: Named {
+                name: "hipMemUnmap",
+                call: self.hipMemUnmap?,
+            },
+            set_access: Named {
+                name: "hipMemSetAccess",
+                call: self.hipMemSetAccess?,
+            },
+        })
+    }
 }
 
 /// The driver of this process, loaded when it is first asked for. A failure is not kept.
@@ -105,7 +155,7 @@ mod tests {
             .filter_map(|line| line.strip_prefix("    fn hip")?.split_once('('))
             .map(|(name, _)| name)
             .collect();
-        assert_eq!(functions.len(), 32);
+        assert_eq!(functions.len(), 40);
         for function in functions {
             assert!(
                 check.contains(&format!("= hip{function};")),
