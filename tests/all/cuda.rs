@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 /// Every function of CUDA's that the backend calls and that can fail.
-const CALLS: [&str; 23] = [
+const CALLS: [&str; 31] = [
     "cuDeviceGetCount",
     "cuDeviceGet",
     "cuDeviceGetName",
@@ -34,6 +34,14 @@ const CALLS: [&str; 23] = [
     "cuMemcpyDtoDAsync",
     "cuMemsetD8Async",
     "cuMemsetD32Async",
+    "cuMemGetAllocationGranularity",
+    "cuMemAddressReserve",
+    "cuMemAddressFree",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemSetAccess",
 ];
 
 #[test]

@@ -9,7 +9,11 @@ use rstest::rstest;
 use workslab::{Error, Platform, SlabOptions};
 use workslab_tests::{Backend, CudaBackend, Emulator, RocmBackend};
 
+use crate::growth::{memory_comes_and_goes, no_growth};
 use crate::support::{allocator, everything, size};
+
+/// In what units the emulated devices map memory.
+const EMULATED_UNITS: [usize; 2] = [2 << 20, 64 << 10];
 
 /// The variable that tells a child what to do.
 const ROLE: &str = "WORKSLAB_TESTS_ROLE";
@@ -47,6 +51,10 @@ fn child() {
         "rocm without devices" => without_devices(&Emulator::hip().platform),
         "cuda without devices" => without_devices(&Emulator::cuda().platform),
         "rocm everything" => everything(&Emulator::hip().platform).expect("slow is not wrong"),
+        "rocm memory" => memory_comes_and_goes(&RocmBackend, EMULATED_UNITS),
+        "cuda memory" => memory_comes_and_goes(&CudaBackend, EMULATED_UNITS),
+        "rocm without virtual memory" => no_growth(&RocmBackend),
+        "cuda without virtual memory" => no_growth(&CudaBackend),
         "rocm leak" => {
             let slab = Emulator::hip().platform.allocate_slab(
                 0.into(),
@@ -122,6 +130,10 @@ fn without_devices<P: Platform>(platform: &P) {
 #[case("cuda touched", &[("WORKSLAB_EMULATOR_INTEGRATED", "1")])]
 #[case("rocm without devices", &[("WORKSLAB_EMULATOR_DEVICES", "0")])]
 #[case("cuda without devices", &[("WORKSLAB_EMULATOR_DEVICES", "0")])]
+#[case("rocm memory", &[("WORKSLAB_EMULATOR_LEAKS", "1")])]
+#[case("cuda memory", &[("WORKSLAB_EMULATOR_LEAKS", "1")])]
+#[case("rocm without virtual memory", &[("WORKSLAB_EMULATOR_VIRTUAL_MEMORY", "0")])]
+#[case("cuda without virtual memory", &[("WORKSLAB_EMULATOR_VIRTUAL_MEMORY", "0")])]
 #[case("rocm everything", &[("WORKSLAB_EMULATOR_DELAY_US", "200")])]
 #[case("rocm device lost", &[])]
 #[case("rocm out of memory", &[("WORKSLAB_EMULATOR_FAULTS", "hipMalloc:0:2")])]

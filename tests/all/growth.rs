@@ -1,39 +1,35 @@
 //! Workspaces that grow in place: addresses stay, what was written stays, and nothing is half-done.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rstest::rstest;
-use workslab::host::Host;
+use rstest_reuse::apply;
 use workslab::{
     Effort, Error, ExternalWorkspaceAllocator, Layout, Pattern, Platform, SizeCheck, SlabRequest,
 };
-use workslab_tests::{Backend, Calls, Counted, CudaBackend, HostBackend, RocmBackend};
+use workslab_tests::{Backend, GraphBackend, HostBackend, MEMORY};
 
+use crate::matrix::{backends, graph_backends};
 use crate::support::{allocator, counted, default_stream, new_stream, size};
 
 const MIB: usize = 1 << 20;
-/// What each of the tests' devices has.
-const MEMORY: usize = 64 << 20;
+
+/// These tests need much of the emulated devices' memory, which all tests of the process share.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn growing(from: usize, cap: usize) -> SlabRequest<'static> {
     SlabRequest::exact(size(from)).growing(Some(size(cap)))
 }
 
-fn on_host() -> (ExternalWorkspaceAllocator<Counted<Host>>, Calls) {
-    counted(&HostBackend)
-}
-
-/// The device's free bytes; a virtual device of the host counts what its slabs have.
-fn free<P: Platform>(allocator: &ExternalWorkspaceAllocator<P>) -> usize {
-    let info = allocator.platform().device_info(0.into());
-    info.expect("device 0").free
-}
-
-#[test]
-fn a_larger_request_grows_the_slab_where_it_is() {
-    let (allocator, calls) = on_host();
+#[apply(backends)]
+fn a_larger_request_grows_the_slab_where_it_is<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let (allocator, calls) = counted(&backend);
     let stream = default_stream(&allocator);
-    let before = free(&allocator);
     let workspace = allocator
         .allocate(0, &growing(2 * MIB, 32 * MIB))
         .expect("fits");
@@ -80,7 +76,6 @@ fn a_larger_request_grows_the_slab_where_it_is() {
         rest.fill(1).expect("every byte is there");
     }
     drop(lease);
-    assert_eq!(before - free(&allocator), 20 * MIB);
     assert_eq!(
         (calls.count("reserve_slab"), calls.count("allocate_slab")),
         (1, 0)
@@ -98,9 +93,10 @@ fn a_larger_request_grows_the_slab_where_it_is() {
     assert!(calls.all().is_empty(), "{:?}", calls.all());
 }
 
-#[test]
-fn a_lease_grows_the_slab_once_and_is_warm_afterwards() {
-    let (allocator, calls) = on_host();
+#[apply(backends)]
+fn a_lease_grows_the_slab_once_and_is_warm_afterwards<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let (allocator, calls) = counted(&backend);
     let stream = default_stream(&allocator);
     let workspace = allocator.allocate(0, &growing(1, 32 * MIB)).expect("fits");
     let program = || {
@@ -121,9 +117,10 @@ fn a_lease_grows_the_slab_once_and_is_warm_afterwards() {
     assert!(calls.all().is_empty(), "{:?}", calls.all());
 }
 
-#[test]
-fn a_guarded_array_grows_the_slab_and_keeps_its_red_zones() {
-    let (allocator, _) = on_host();
+#[apply(backends)]
+fn a_guarded_array_grows_the_slab_and_keeps_its_red_zones<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let allocator = allocator(&backend);
     let stream = default_stream(&allocator);
     let request = growing(1, 16 * MIB).with_guard(true);
     let workspace = allocator.allocate(0, &request).expect("fits");
@@ -134,9 +131,10 @@ fn a_guarded_array_grows_the_slab_and_keeps_its_red_zones() {
     frame.finish().expect("nobody wrote beyond it");
 }
 
-#[test]
-fn a_layout_grows_the_slab_when_it_is_bound() {
-    let (allocator, _) = on_host();
+#[apply(backends)]
+fn a_layout_grows_the_slab_when_it_is_bound<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let allocator = allocator(&backend);
     let stream = default_stream(&allocator);
     let workspace = allocator.allocate(0, &growing(1, 16 * MIB)).expect("fits");
     let mut layout = Layout::new();
@@ -156,9 +154,10 @@ fn a_layout_grows_the_slab_when_it_is_bound() {
     assert_eq!(workspace.size(), 10 * MIB);
 }
 
-#[test]
-fn whoever_grows_does_not_wait_for_a_lease() {
-    let (allocator, _) = on_host();
+#[apply(backends)]
+fn whoever_grows_does_not_wait_for_a_lease<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let allocator = allocator(&backend);
     let stream = default_stream(&allocator);
     let workspace = allocator
         .allocate(0, &growing(2 * MIB, 32 * MIB))
@@ -180,15 +179,16 @@ fn whoever_grows_does_not_wait_for_a_lease() {
     assert_eq!(workspace.size(), 16 * MIB);
 }
 
-#[test]
-fn the_cap_is_said_and_nothing_is_half_done() {
-    let (allocator, _) = on_host();
+#[apply(backends)]
+fn the_cap_is_said_and_nothing_is_half_done<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let allocator = allocator(&backend);
     let stream = default_stream(&allocator);
+    let platform_name = B::P::NAME;
     let error = allocator
         .allocate(0, &growing(9 * MIB, 8 * MIB))
         .expect_err("more than the cap");
     assert!(matches!(error, Error::CapReached { .. }), "{error}");
-    let before = free(&allocator);
     let workspace = allocator
         .allocate(0, &growing(2 * MIB, 8 * MIB))
         .expect("fits");
@@ -204,7 +204,13 @@ fn the_cap_is_said_and_nothing_is_half_done() {
                 if needed == 8 * MIB + 1 && cap == 8 * MIB),
             "{error}"
         );
-        for part in ["host", "device 0", "'diffusion'", "8 MiB", "workspace_cap"] {
+        for part in [
+            platform_name,
+            "device 0",
+            "'diffusion'",
+            "8 MiB",
+            "workspace_cap",
+        ] {
             assert!(error.to_string().contains(part), "{part} is not in {error}");
         }
         assert_eq!(workspace.size(), 6 * MIB);
@@ -220,21 +226,19 @@ fn the_cap_is_said_and_nothing_is_half_done() {
         .expect("the rest of the back");
     assert_eq!(workspace.size(), 8 * MIB);
     drop(held);
-    assert_eq!(before - free(&allocator), 8 * MIB);
 }
 
-#[test]
-fn a_growth_that_fails_leaves_the_old_size() {
-    let (allocator, calls) = on_host();
+#[apply(backends)]
+fn a_growth_that_fails_leaves_the_old_size<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let (allocator, calls) = counted(&backend);
     let stream = default_stream(&allocator);
     calls.fail("commit", 0);
-    let before = free(&allocator);
     let request = growing(2 * MIB, 32 * MIB);
     assert!(matches!(
         allocator.allocate(0, &request),
         Err(Error::Driver { .. })
     ));
-    assert_eq!(free(&allocator), before, "nothing stays");
     let workspace = allocator.allocate(0, &request).expect("the second time");
     calls.fail("commit", 0);
     assert!(matches!(workspace.grow(4 * MIB), Err(Error::Driver { .. })));
@@ -259,60 +263,13 @@ fn a_growth_that_fails_leaves_the_old_size() {
     }
     drop(lease);
     workspace.reserve("blas", 1).expect("now it grows");
-    assert_eq!(before - free(&allocator), 6 * MIB);
+    assert_eq!(workspace.size(), 6 * MIB);
 }
 
-#[test]
-fn a_device_that_is_full_says_so_and_can_be_trimmed() {
-    let (mut allocator, _) = on_host();
-    let stream = default_stream(&allocator);
-    let uncapped = SlabRequest::exact(size(2 * MIB)).growing(None);
-    let workspace = allocator.allocate(0, &uncapped).expect("fits");
-    assert_eq!(workspace.cap(), Some(MEMORY), "the device's memory");
-    let beside = allocator
-        .platform()
-        .allocate_slab(0.into(), size(40 * MIB), uncapped.options)
-        .expect("it fits beside");
-    let error = workspace.grow(40 * MIB).expect_err("the other has it");
-    assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
-    assert_eq!(workspace.size(), 2 * MIB);
-    drop(beside);
-    workspace.grow(40 * MIB).expect("now there is room");
-    {
-        let mut lease = workspace.lease(&stream).expect("free");
-        let frame = lease.frame();
-        frame
-            .array::<u8>(40 * MIB)
-            .expect("fits")
-            .fill(1)
-            .expect("enqueued");
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                // SAFETY: there are no graphs on the host, and no pointer was passed on.
-                let busy = unsafe { workspace.trim(0) }.expect_err("a lease is held");
-                assert!(matches!(busy, Error::Busy { .. }), "{busy}");
-            });
-        });
-    }
-    // SAFETY: as above.
-    let trimmed = unsafe { workspace.trim(MIB) }.expect("nobody is there");
-    assert_eq!((trimmed, workspace.size()), (38 * MIB, 2 * MIB));
-    assert_eq!(free(&allocator), MEMORY - 2 * MIB);
-    {
-        let mut lease = workspace.lease(&stream).expect("free");
-        assert_eq!(lease.size(), 2 * MIB);
-        let frame = lease.frame();
-        let mut array = frame.array::<u8>(6 * MIB).expect("grows again");
-        array.fill(2).expect("every byte is there");
-        assert_eq!(array.to_vec().expect("read"), vec![2; 6 * MIB]);
-    }
-    allocator.release(0).expect("nobody is there");
-    assert_eq!(free(&allocator), MEMORY);
-}
-
-#[test]
-fn one_process_has_one_way_to_grow() {
-    let (mut allocator, _) = on_host();
+#[apply(backends)]
+fn one_process_has_one_way_to_grow<B: Backend>(#[case] backend: B) {
+    let _alone = alone();
+    let mut allocator = allocator(&backend);
     allocator
         .allocate(0, &growing(2 * MIB, 8 * MIB))
         .expect("fits");
@@ -347,8 +304,8 @@ fn one_process_has_one_way_to_grow() {
 }
 
 #[test]
-fn a_small_cap_counts_in_pages() {
-    let (allocator, _) = on_host();
+fn a_small_cap_of_the_host_counts_in_pages() {
+    let allocator = allocator(&HostBackend);
     let stream = new_stream(&allocator);
     let workspace = allocator.allocate(0, &growing(1, 10_000)).expect("fits");
     assert_eq!((workspace.size(), workspace.cap()), (4096, Some(12_288)));
@@ -359,17 +316,155 @@ fn a_small_cap_counts_in_pages() {
     assert!(frame.array::<u8>(1).is_err());
 }
 
-/// ROCm and CUDA have no growable slabs yet; they say so, and make nothing.
-#[rstest]
-#[case::rocm(RocmBackend)]
-#[case::cuda(CudaBackend)]
-fn a_platform_without_growth_says_so<B: Backend>(#[case] backend: B) {
+/// Memory cannot be had while a stream is captured, and one that tried would be spoilt.
+#[apply(graph_backends)]
+fn a_captured_lease_uses_what_is_there_and_does_not_grow<B: GraphBackend>(#[case] backend: B) {
+    let _alone = alone();
     let allocator = allocator(&backend);
+    let stream = new_stream(&allocator);
+    let workspace = allocator
+        .allocate(0, &growing(2 * MIB, 8 * MIB))
+        .expect("fits");
+    let graph = backend
+        .capture(&stream, || {
+            let mut lease = workspace.lease(&stream).expect("free");
+            let frame = lease.frame();
+            let error = frame.array::<u8>(4 * MIB).expect_err("it would grow");
+            assert!(matches!(error, Error::Capturing { .. }), "{error}");
+            let mut array = frame.array::<u8>(2 * MIB).expect("it is there");
+            array.fill(7).expect("captured");
+        })
+        .expect("the capture is not spoilt");
+    workspace.grow(8 * MIB).expect("nothing moves");
+    let mut lease = workspace.lease(&stream).expect("free");
+    backend.launch(&graph, &lease);
+    let frame = lease.frame();
+    let array = frame.array::<u8>(2 * MIB).expect("it is there");
+    assert_eq!(array.to_vec().expect("read"), vec![7; 2 * MIB]);
+}
+
+#[test]
+fn memory_of_the_host_comes_and_goes() {
+    memory_comes_and_goes(&HostBackend, [2 * MIB; 2]);
+}
+
+/// What each device has left, to the byte. `units` are the devices' granularities. On an emulated driver
+/// this needs a process of its own: see `environment.rs`.
+pub fn memory_comes_and_goes<B: Backend>(backend: &B, units: [usize; 2]) {
+    for (device, unit) in (0..).zip(units) {
+        let (mut allocator, calls) = counted(backend);
+        a_failure_leaves_nothing(&allocator, &|| calls.fail("commit", 0), device, unit);
+        allocator.release(device).expect("nobody is there");
+        assert_eq!(free(&allocator, device), MEMORY);
+        a_full_device_says_so_and_is_trimmed(&allocator, device, unit);
+        allocator.release(device).expect("nobody is there");
+        assert_eq!(free(&allocator, device), MEMORY);
+    }
+}
+
+/// The device's free bytes; a virtual device of the host counts what its slabs have.
+fn free<P: Platform>(allocator: &ExternalWorkspaceAllocator<P>, device: u32) -> usize {
+    let info = allocator.platform().device_info(device.into());
+    info.expect("it is there").free
+}
+
+fn stream_of<P: Platform>(allocator: &ExternalWorkspaceAllocator<P>, device: u32) -> P::Stream {
+    let stream = allocator.platform().default_stream(device.into());
+    stream.expect("the device is there")
+}
+
+fn a_failure_leaves_nothing<P: Platform>(
+    allocator: &ExternalWorkspaceAllocator<P>,
+    fail: &dyn Fn(),
+    device: u32,
+    unit: usize,
+) {
+    let request = growing(unit, 8 * unit);
+    fail();
+    allocator.allocate(device, &request).expect_err("it fails");
+    assert_eq!(free(allocator, device), MEMORY, "nothing stays");
+    let workspace = allocator.allocate(device, &request).expect("it fits");
+    fail();
+    workspace.grow(2 * unit).expect_err("it fails");
+    assert_eq!(free(allocator, device), MEMORY - unit);
+    workspace.grow(2 * unit - 1).expect("it grows");
+    assert_eq!(
+        (workspace.size(), workspace.cap()),
+        (2 * unit, Some(8 * unit))
+    );
+    let held = workspace.reserve("blas", 1).expect("the back has a unit");
+    assert_eq!(free(allocator, device), MEMORY - 3 * unit);
+    workspace
+        .grow(9 * unit)
+        .expect_err("it is more than the cap");
+    workspace
+        .grow(8 * unit)
+        .expect_err("the back has the last unit");
+    workspace.grow(7 * unit).expect("both ends meet");
+    assert_eq!(free(allocator, device), MEMORY - 8 * unit);
+    drop(held);
+}
+
+fn a_full_device_says_so_and_is_trimmed<P: Platform>(
+    allocator: &ExternalWorkspaceAllocator<P>,
+    device: u32,
+    unit: usize,
+) {
+    let stream = stream_of(allocator, device);
+    let uncapped = SlabRequest::exact(size(unit)).growing(None);
+    let workspace = allocator.allocate(device, &uncapped).expect("fits");
+    assert_eq!(workspace.cap(), Some(MEMORY), "the device's memory");
+    let beside = allocator
+        .platform()
+        .allocate_slab(device.into(), size(40 * MIB), uncapped.options)
+        .expect("it fits beside");
+    let error = workspace.grow(40 * MIB).expect_err("the other has it");
+    let said = error.to_string();
+    assert!(
+        matches!(
+            error,
+            Error::OutOfMemory { .. } | Error::Driver { code: 2, .. }
+        ),
+        "{said}"
+    );
+    assert_eq!(workspace.size(), unit);
+    drop(beside);
+    workspace.grow(40 * MIB).expect("now there is room");
+    {
+        let mut lease = workspace.lease(&stream).expect("free");
+        let frame = lease.frame();
+        // Both pieces of it, over the seam.
+        let mut array = frame.array::<u8>(40 * MIB).expect("fits");
+        array.fill(1).expect("enqueued");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: there are no graphs here, and no pointer was passed on.
+                let busy = unsafe { workspace.trim(0) }.expect_err("a lease is held");
+                assert!(matches!(busy, Error::Busy { .. }), "{busy}");
+            });
+        });
+    }
+    // SAFETY: as above; the fill has not been waited for, which is trim's business.
+    let trimmed = unsafe { workspace.trim(unit / 2) }.expect("nobody is there");
+    assert_eq!((trimmed, workspace.size()), (40 * MIB - unit, unit));
+    assert_eq!(free(allocator, device), MEMORY - unit);
+    let mut lease = workspace.lease(&stream).expect("free");
+    assert_eq!(lease.size(), unit);
+    let frame = lease.frame();
+    let mut array = frame.array::<u8>(6 * MIB).expect("grows again");
+    array.fill(2).expect("every byte is there");
+    assert_eq!(array.to_vec().expect("read"), vec![2; 6 * MIB]);
+}
+
+/// A driver or a device that has no virtual memory says so, and makes nothing.
+pub fn no_growth<B: Backend>(backend: &B) {
+    let allocator = allocator(backend);
     let error = allocator
         .allocate(0, &growing(2 * MIB, 8 * MIB))
         .expect_err("it cannot grow");
     assert!(matches!(error, Error::NoGrowth { .. }), "{error}");
     assert!(error.to_string().contains("size_check = exact"), "{error}");
+    assert_eq!(free(&allocator, 0), MEMORY);
     allocator
         .allocate(0, &size(2 * MIB))
         .expect("a fixed one fits");

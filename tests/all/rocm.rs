@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 /// Every function of HIP's that the backend calls and that can fail.
-const CALLS: [&str; 19] = [
+const CALLS: [&str; 27] = [
     "hipGetDeviceCount",
     "hipGetDevice",
     "hipSetDevice",
@@ -32,6 +32,14 @@ const CALLS: [&str; 19] = [
     "hipMemcpyAsync",
     "hipMemsetD8Async",
     "hipMemsetD32Async",
+    "hipMemGetAllocationGranularity",
+    "hipMemAddressReserve",
+    "hipMemAddressFree",
+    "hipMemCreate",
+    "hipMemRelease",
+    "hipMemMap",
+    "hipMemUnmap",
+    "hipMemSetAccess",
 ];
 
 #[test]

@@ -51,6 +51,14 @@ pub fn everything<P: Platform + Clone>(platform: &P) -> Result<(), Error> {
     drop(platform.allocate_slab(device, size(4096), touched)?);
     let allocator = ExternalWorkspaceAllocator::new(platform.clone());
     let own = platform.create_stream(device)?;
+    let growing = SlabRequest::exact(size(1)).growing(Some(size(1 << 20)));
+    drop(platform.reserve_slab(device, size(1 << 20), growing.options)?);
+    let grows = ExternalWorkspaceAllocator::new(platform.clone());
+    let workspace = grows.allocate(device, &growing)?;
+    workspace.lease(&own)?.frame().array::<u8>(300_000)?;
+    workspace.reserve("blas", 1000)?;
+    // SAFETY: there are no graphs, and no pointer was passed on.
+    unsafe { workspace.trim(1) }?;
     for stream in [platform.default_stream(device)?, own] {
         let workspace = allocator.allocate(device, &size(1 << 16))?;
         let mut lease = workspace.lease(&stream)?;

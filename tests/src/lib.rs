@@ -6,6 +6,6 @@ mod backend;
 mod counted;
 mod emulator;
 
-pub use backend::{Backend, CudaBackend, GraphBackend, HostBackend, Release, RocmBackend};
+pub use backend::{Backend, CudaBackend, GraphBackend, HostBackend, MEMORY, Release, RocmBackend};
 pub use counted::{Calls, Counted, CountedSlab, CountedStream};
 pub use emulator::Emulator;

@@ -40,8 +40,11 @@ const LIBRARIES: [Library; 2] = [
         names: &["libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7"],
         plain: "libamdhip64.so",
         points_to: "libamdhip64.so.6",
-        // The node of these functions in Debian's library, by `nm -D --with-symbol-versions`.
-        script: "hip_4.2 { global: hip*; workslab_emulator_*; local: *; };\n",
+        // The nodes of these functions in Debian's library, by `nm -D --with-symbol-versions`.
+        script: "hip_4.2 { global: hip*; workslab_emulator_*; local: *; };\n\
+            hip_5.1 { global: hipMemAddressFree; hipMemAddressReserve; hipMemCreate; \
+            hipMemGetAllocationGranularity; hipMemMap; hipMemRelease; hipMemSetAccess; \
+            hipMemUnmap; } hip_4.2;\n",
         smoke: "crates/workslab-emulator-hip/check/smoke.c",
     },
     Library {

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use workslab_core::{DeviceId, Error, Growth, Pages, SlabSize};
 
@@ -155,6 +156,8 @@ pub struct DevicePages<V: VirtualMemory> {
     base: u64,
     range: usize,
     touch: bool,
+    /// How many pieces are mapped. Addresses with memory cannot be given back.
+    mapped: AtomicUsize,
 }
 
 /// The handle of a piece of memory that is mapped.
@@ -190,6 +193,7 @@ impl<V: VirtualMemory> DevicePages<V> {
             base,
             range,
             touch,
+            mapped: AtomicUsize::new(0),
         };
         Ok((base, Growth::new(pages, range, granularity)))
     }
@@ -232,7 +236,9 @@ impl<V: VirtualMemory> DevicePages<V> {
         let Named { name, call } = self.memory.functions().unmap;
         // SAFETY: the caller's.
         let code = unsafe { call(self.at(offset), len) };
-        self.memory.check(name, code)
+        self.memory.check(name, code)?;
+        self.mapped.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
     }
 
     fn lost(&self, what: &str, outcome: Result<(), Error>) {
@@ -280,6 +286,7 @@ unsafe impl<V: VirtualMemory> Pages for DevicePages<V> {
         // SAFETY: the addresses are reserved, and nothing is mapped there.
         let code = unsafe { call(self.at(offset), len, 0, piece.handle, 0) };
         self.memory.check(name, code)?;
+        self.mapped.fetch_add(1, Ordering::Relaxed);
         let ready = self.allow(offset, len).and_then(|()| {
             if self.touch {
                 // SAFETY: nobody knows of the memory yet.
@@ -308,9 +315,12 @@ unsafe impl<V: VirtualMemory> Pages for DevicePages<V> {
         };
         // SAFETY: the caller's, and `map` mapped the range as a whole.
         match unsafe { self.take_away(offset, len) } {
+            Ok(()) => {}
             // When the process ends, the driver has taken all away itself.
-            Err(error) if !self.memory.is_shut_down(&error) => return Err((Piece(handle), error)),
-            _ => {}
+            Err(error) if self.memory.is_shut_down(&error) => {
+                self.mapped.fetch_sub(1, Ordering::Relaxed);
+            }
+            Err(error) => return Err((Piece(handle), error)),
         }
         drop(Unmapped {
             pages: self,
@@ -322,6 +332,14 @@ unsafe impl<V: VirtualMemory> Pages for DevicePages<V> {
 
 impl<V: VirtualMemory> Drop for DevicePages<V> {
     fn drop(&mut self) {
+        if *self.mapped.get_mut() > 0 {
+            // The driver did not take all memory away, and has been asked why where that happened.
+            tracing::error!(
+                "{} bytes of addresses of a growable slab are lost, since they still have memory",
+                self.range
+            );
+            return;
+        }
         let freed = self.memory.enter().and_then(|_current| {
             let Named { name, call } = self.memory.functions().free;
             // SAFETY: the reservation is this value's, and all that was mapped there is gone.

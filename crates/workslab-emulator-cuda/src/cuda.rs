@@ -15,6 +15,8 @@ use crate::state::{
 const NON_BLOCKING: c_uint = 1;
 /// `CU_DEVICE_ATTRIBUTE_INTEGRATED`.
 const ATTRIBUTE_INTEGRATED: c_int = 18;
+/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
+const ATTRIBUTE_VIRTUAL_MEMORY: c_int = 102;
 
 /// Counts the call, and goes on only if the driver was started.
 macro_rules! begin {
@@ -135,6 +137,7 @@ unsafe extern "C" fn cuDeviceGetAttribute(
         .with_device("cuDeviceGetAttribute", ordinal(device), || ())
         .and(match attribute {
             ATTRIBUTE_INTEGRATED => Ok(c_int::from(driver().options().integrated)),
+            ATTRIBUTE_VIRTUAL_MEMORY => Ok(c_int::from(driver().options().virtual_memory)),
             _ => Err(Code::InvalidValue),
         });
     // SAFETY: the caller's pointer.

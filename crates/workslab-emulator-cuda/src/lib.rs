@@ -9,5 +9,6 @@ mod cuda;
 mod error;
 mod graph;
 mod state;
+mod virtual_memory;
 
 workslab_emulator::export_control!();

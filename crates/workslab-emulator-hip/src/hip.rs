@@ -17,6 +17,7 @@ const DEVICE_TO_HOST: c_int = 2;
 const DEVICE_TO_DEVICE: c_int = 3;
 /// `hipDeviceAttribute_t`, those that a program asks for here.
 const ATTRIBUTE_INTEGRATED: c_int = 16;
+const ATTRIBUTE_VIRTUAL_MEMORY: c_int = 89;
 
 pub(crate) fn stream_of(handle: *mut c_void) -> StreamId {
     StreamId(handle.addr() as u64)
@@ -104,6 +105,7 @@ unsafe extern "C" fn hipDeviceGetAttribute(
         .with_device("hipDeviceGetAttribute", ordinal(device), || ())
         .and(match attribute {
             ATTRIBUTE_INTEGRATED => Ok(c_int::from(driver().options().integrated)),
+            ATTRIBUTE_VIRTUAL_MEMORY => Ok(c_int::from(driver().options().virtual_memory)),
             _ => Err(Code::InvalidValue),
         });
     // SAFETY: the caller's pointer.

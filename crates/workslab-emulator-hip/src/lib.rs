@@ -9,5 +9,6 @@ mod error;
 mod graph;
 mod hip;
 mod state;
+mod virtual_memory;
 
 workslab_emulator::export_control!();

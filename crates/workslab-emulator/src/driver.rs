@@ -25,6 +25,8 @@ pub struct Options {
     pub integrated: bool,
     /// Whether memory that was never freed ends the process badly at its exit.
     pub leaks: bool,
+    /// Whether the devices say that they have virtual memory.
+    pub virtual_memory: bool,
     /// How long every call takes, for a driver that is slow.
     pub delay: Duration,
 }
@@ -38,6 +40,7 @@ impl Default for Options {
             abort: true,
             integrated: false,
             leaks: false,
+            virtual_memory: true,
             delay: Duration::ZERO,
         }
     }
@@ -46,7 +49,7 @@ impl Default for Options {
 impl Options {
     /// The options that the environment sets: `WORKSLAB_EMULATOR_DEVICES`, `…_MEMORY` (bytes per
     /// device), `…_SEED`, `…_ON_VIOLATION` (`abort` or `record`), `…_INTEGRATED` (0 or 1),
-    /// `…_LEAKS` (0 or 1) and `…_DELAY_US` (microseconds per call).
+    /// `…_LEAKS` (0 or 1), `…_VIRTUAL_MEMORY` (0 or 1) and `…_DELAY_US` (microseconds per call).
     ///
     /// # Errors
     /// A sentence that names the variable and its value.
@@ -69,6 +72,9 @@ impl Options {
         }
         if let Some(leaks) = number("WORKSLAB_EMULATOR_LEAKS")? {
             options.leaks = leaks != 0;
+        }
+        if let Some(virtual_memory) = number("WORKSLAB_EMULATOR_VIRTUAL_MEMORY")? {
+            options.virtual_memory = virtual_memory != 0;
         }
         if let Some(delay) = number("WORKSLAB_EMULATOR_DELAY_US")? {
             options.delay = Duration::from_micros(delay);
@@ -196,7 +202,7 @@ impl Driver {
     }
 
     /// Makes a call: counts it, lets a fault strike, and reports what went wrong.
-    fn call<T>(
+    pub(crate) fn call<T>(
         &self,
         name: &'static str,
         work: impl FnOnce(&mut World) -> Result<T, Code>,

@@ -10,6 +10,7 @@
 //!   whether or not the data came out right.
 //! - New memory holds garbage, and a freed address stays invalid.
 //! - Misuse is an error and a [`Violation`] that names the call.
+//! - Memory goes from a reserved address only when all work on it was waited for.
 //!
 //! Happens-before comes from streams, events and synchronisation alone. All host threads count as
 //! one: what one of them has waited for, the others are taken to know of.
@@ -21,6 +22,7 @@ mod driver;
 mod faults;
 pub mod process;
 mod shadow;
+mod virtual_memory;
 mod world;
 
 pub use capture::{CaptureFault, CaptureMode, CaptureStatus, Destructor};

@@ -90,6 +90,15 @@ impl Shadow {
         race
     }
 
+    /// An access that the clock has not seen.
+    pub(crate) fn unseen(&self, clock: &Clock) -> Option<Access> {
+        self.segments
+            .values()
+            .flat_map(|segment| segment.history.write.iter().chain(&segment.history.reads))
+            .find(|access| !clock.has_seen(access.epoch))
+            .copied()
+    }
+
     fn insert(&mut self, range: Range<usize>, access: Access) {
         let mut history = History::default();
         if access.write {

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::capture::{CaptureFault, Captured, Graphs};
 use crate::clock::Clock;
 use crate::shadow::{Access, Shadow};
+use crate::virtual_memory::{Piece, Reservation};
 
 /// What a call comes to when it does not succeed, in words that HIP and CUDA have codes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,26 @@ pub enum Violation {
         /// Why it may not.
         why: String,
     },
+    /// Addresses or memory that cannot be had like that.
+    #[error("{call} of {len} bytes at {address:#x}, which {why}")]
+    BadMapping {
+        /// The call.
+        call: &'static str,
+        /// The address.
+        address: usize,
+        /// How many bytes.
+        len: usize,
+        /// Why it may not.
+        why: String,
+    },
+    /// Addresses, or memory without one, that were never given back.
+    #[error("{what}, made by call {number}, were never given back")]
+    LeftMapping {
+        /// What it is, and how much.
+        what: String,
+        /// The call that made it.
+        number: u64,
+    },
     /// Memory that was never freed.
     #[error(
         "{bytes} bytes at {address:#x} on device {device}, made by call {number}, were never freed"
@@ -132,13 +153,26 @@ struct Device {
     lost: bool,
 }
 
-struct Allocation {
-    device: u32,
-    len: usize,
-    layout: Layout,
-    memory: NonNull<u8>,
-    shadow: Shadow,
-    number: u64,
+/// What new memory is full of: nobody may count on zeros.
+pub(crate) const GARBAGE: u8 = 0xEB;
+
+/// Where an allocation has its bytes from.
+pub(crate) enum Backing {
+    Own(NonNull<u8>, Layout),
+    /// A piece of memory behind reserved addresses.
+    Mapped {
+        reservation: usize,
+        piece: u64,
+        accessible: bool,
+    },
+}
+
+pub(crate) struct Allocation {
+    pub(crate) device: u32,
+    pub(crate) len: usize,
+    pub(crate) backing: Backing,
+    pub(crate) shadow: Shadow,
+    pub(crate) number: u64,
 }
 
 // SAFETY: the memory belongs to the allocation, and the world is used under one lock.
@@ -209,12 +243,14 @@ pub(crate) struct Event {
 
 pub(crate) struct World {
     devices: Vec<Device>,
-    allocations: BTreeMap<usize, Allocation>,
+    pub(crate) allocations: BTreeMap<usize, Allocation>,
+    pub(crate) reservations: BTreeMap<usize, Reservation>,
+    pub(crate) pieces: HashMap<u64, Piece>,
     pub(crate) streams: HashMap<Key, Stream>,
     events: HashMap<EventId, Event>,
     pub(crate) graphs: Graphs,
     /// What the host has waited for.
-    host: Clock,
+    pub(crate) host: Clock,
     pub(crate) next_handle: u64,
     next_slot: usize,
     /// Slots of destroyed streams whose work the host has seen: nothing can race with it any more.
@@ -243,6 +279,8 @@ impl World {
                 })
                 .collect(),
             allocations: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            pieces: HashMap::new(),
             streams: HashMap::new(),
             events: HashMap::new(),
             graphs: Graphs::default(),
@@ -300,36 +338,50 @@ impl World {
     // Memory
 
     pub(crate) fn allocate(&mut self, device: u32, len: usize) -> Result<usize, Code> {
-        /// What new memory is full of: nobody may count on zeros.
-        const GARBAGE: u8 = 0xEB;
         let number = self.call_number;
         self.check_unsafe_call()?;
-        let state = self.device(device)?;
+        self.check_device(device)?;
         if len == 0 {
             return Ok(0);
         }
-        if len > state.memory - state.used {
-            return Err(Code::OutOfMemory);
-        }
         let layout = Layout::from_size_align(len, 4096).map_err(|_| Code::OutOfMemory)?;
+        self.take_memory(device, len)?;
         // SAFETY: the layout has at least one byte.
-        let memory = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or(Code::OutOfMemory)?;
+        let Some(memory) = NonNull::new(unsafe { std::alloc::alloc(layout) }) else {
+            self.give_memory(device, len);
+            return Err(Code::OutOfMemory);
+        };
         // SAFETY: the memory was just allocated with this length.
         unsafe { memory.write_bytes(GARBAGE, len) };
-        state.used += len;
         let address = memory.as_ptr().expose_provenance();
         self.allocations.insert(
             address,
             Allocation {
                 device,
                 len,
-                layout,
-                memory,
+                backing: Backing::Own(memory, layout),
                 shadow: Shadow::default(),
                 number,
             },
         );
         Ok(address)
+    }
+
+    /// Takes bytes of a device's memory, if it has them.
+    pub(crate) fn take_memory(&mut self, device: u32, len: usize) -> Result<(), Code> {
+        let state = self.device(device)?;
+        if len > state.memory - state.used {
+            return Err(Code::OutOfMemory);
+        }
+        state.used += len;
+        Ok(())
+    }
+
+    /// Gives them back, also to a device that has gone.
+    pub(crate) fn give_memory(&mut self, device: u32, len: usize) {
+        if let Some(device) = self.devices.get_mut(device as usize) {
+            device.used -= len;
+        }
     }
 
     /// Frees an allocation, after all the device's work, as the drivers do.
@@ -348,29 +400,38 @@ impl World {
             );
         };
         let device = allocation.device;
+        let len = allocation.len;
+        let Backing::Own(memory, layout) = allocation.backing else {
+            let why = "is mapped, not allocated".into();
+            return self.violate(
+                Violation::BadFree { call, address, why },
+                Code::InvalidValue,
+            );
+        };
         self.check_unsafe_call()?;
         self.finish_device(device)?;
-        if let Some(allocation) = self.allocations.remove(&address) {
-            // SAFETY: allocated with this layout, and no work on it is left.
-            unsafe { std::alloc::dealloc(allocation.memory.as_ptr(), allocation.layout) };
-            if let Some(device) = self.devices.get_mut(device as usize) {
-                device.used -= allocation.len;
-            }
-        }
+        self.allocations.remove(&address);
+        // SAFETY: allocated with this layout, and no work on it is left.
+        unsafe { std::alloc::dealloc(memory.as_ptr(), layout) };
+        self.give_memory(device, len);
         Ok(())
     }
 
     /// What was never freed.
     pub(crate) fn leaks(&self) -> Vec<Violation> {
-        self.allocations
+        let mut leaks: Vec<Violation> = self
+            .allocations
             .iter()
+            .filter(|(_, allocation)| matches!(allocation.backing, Backing::Own(..)))
             .map(|(&address, allocation)| Violation::Leak {
                 device: allocation.device,
                 address,
                 bytes: allocation.len,
                 number: allocation.number,
             })
-            .collect()
+            .collect();
+        leaks.extend(self.unmapped_leaks());
+        leaks
     }
 
     fn allocation_at(&self, address: usize) -> Option<(usize, &Allocation)> {
@@ -822,18 +883,8 @@ impl World {
         if len == 0 {
             return Ok(());
         }
-        let why = match self.allocation_at(address) {
-            None => "is not allocated".to_owned(),
-            Some((_, allocation)) if allocation.device != device => {
-                format!("belongs to device {}", allocation.device)
-            }
-            Some((base, allocation)) if touch.range.end > base + allocation.len => {
-                format!(
-                    "ends behind the allocation of {} bytes at {base:#x}",
-                    allocation.len
-                )
-            }
-            Some(_) => return Ok(()),
+        let Some(why) = self.out_of_bounds(device, &touch.range) else {
+            return Ok(());
         };
         self.violate(
             Violation::OutOfBounds {
@@ -845,6 +896,43 @@ impl World {
             },
             Code::InvalidValue,
         )
+    }
+
+    /// Why a range may not be touched. It may lie in several pieces that are mapped side by side.
+    fn out_of_bounds(&self, device: u32, range: &Range<usize>) -> Option<String> {
+        let mut at = range.start;
+        let mut first = None;
+        while at < range.end {
+            let Some((base, allocation)) = self.allocation_at(at) else {
+                return Some(match first {
+                    None => "is not allocated".to_owned(),
+                    Some(_) => format!("is mapped only up to {at:#x}"),
+                });
+            };
+            if allocation.device != device {
+                return Some(format!("belongs to device {}", allocation.device));
+            }
+            let end = base + allocation.len;
+            match allocation.backing {
+                Backing::Own(..) if range.end > end => {
+                    return Some(format!(
+                        "ends behind the allocation of {} bytes at {base:#x}",
+                        allocation.len
+                    ));
+                }
+                Backing::Own(..) => {}
+                Backing::Mapped {
+                    accessible: false, ..
+                } => return Some(format!("nobody was given access to at {base:#x}")),
+                Backing::Mapped { reservation, .. } => {
+                    if *first.get_or_insert(reservation) != reservation {
+                        return Some(format!("ends behind the addresses reserved up to {at:#x}"));
+                    }
+                }
+            }
+            at = end;
+        }
+        None
     }
 
     fn note_access(
@@ -859,9 +947,7 @@ impl World {
             return;
         }
         let number = self.call_number;
-        let Some((&base, allocation)) =
-            self.allocations.range_mut(..=touch.range.start).next_back()
-        else {
+        let Some((first, _)) = self.allocation_at(touch.range.start) else {
             return;
         };
         let access = Access {
@@ -870,21 +956,24 @@ impl World {
             call,
             number,
         };
-        let range = touch.range.start - base..touch.range.end - base;
-        if let Some((other, overlap)) = allocation.shadow.access(range, access, clock) {
-            let kind = |write: bool| if write { "writes" } else { "reads" };
-            self.violations.push(Violation::Race {
-                device,
-                base,
-                from: overlap.start,
-                to: overlap.end,
-                first: other.call,
-                first_number: other.number,
-                first_kind: kind(other.write),
-                second: call,
-                second_number: number,
-                second_kind: kind(touch.write),
-            });
+        for (&base, allocation) in self.allocations.range_mut(first..touch.range.end) {
+            let from = touch.range.start.saturating_sub(base);
+            let to = (touch.range.end - base).min(allocation.len);
+            if let Some((other, overlap)) = allocation.shadow.access(from..to, access, clock) {
+                let kind = |write: bool| if write { "writes" } else { "reads" };
+                self.violations.push(Violation::Race {
+                    device,
+                    base,
+                    from: overlap.start,
+                    to: overlap.end,
+                    first: other.call,
+                    first_number: other.number,
+                    first_kind: kind(other.write),
+                    second: call,
+                    second_number: number,
+                    second_kind: kind(touch.write),
+                });
+            }
         }
     }
 
@@ -1008,8 +1097,8 @@ fn read(at: usize, len: usize) -> Result<Touch, Code> {
 impl Action {
     fn perform(self) {
         let pointer = |address| std::ptr::with_exposed_provenance_mut::<u8>(address);
-        // SAFETY: device ranges were checked against a live allocation when the work was enqueued,
-        // and freeing an allocation does all work first. Host ranges are the caller's promise.
+        // SAFETY: device ranges were checked against a live allocation when the work was enqueued;
+        // freeing an allocation does all work first, and unmapping refuses while work is left. Host ranges are the caller's promise.
         unsafe {
             match self {
                 Self::Nothing => {}

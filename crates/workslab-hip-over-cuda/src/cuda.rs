@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use once_cell::sync::OnceCell;
-use workslab_driver::{Search, driver_functions};
+use workslab_driver::{AccessDescription, AllocationProperties, Search, driver_functions};
 
 /// A code of either driver: where both have one for something, it is the same number.
 pub(crate) type Code = c_uint;
@@ -49,6 +49,14 @@ driver_functions! {
     fn cuUserObjectRelease(object: Handle, count: c_uint) -> Code;
     fn cuGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) -> Code;
     optional;
+    fn cuMemGetAllocationGranularity(granularity: *mut usize, properties: *const AllocationProperties, option: c_uint) -> Code;
+    fn cuMemAddressReserve(address: *mut u64, size: usize, alignment: usize, wanted: u64, flags: u64) -> Code;
+    fn cuMemAddressFree(address: u64, size: usize) -> Code;
+    fn cuMemCreate(piece: *mut u64, size: usize, properties: *const AllocationProperties, flags: u64) -> Code;
+    fn cuMemRelease(piece: u64) -> Code;
+    fn cuMemMap(address: u64, size: usize, offset: usize, piece: u64, flags: u64) -> Code;
+    fn cuMemUnmap(address: u64, size: usize) -> Code;
+    fn cuMemSetAccess(address: u64, size: usize, who: *const AccessDescription, count: usize) -> Code;
 }
 
 /// The driver, loaded and started when it is first asked for. `None` if there is none.

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 
+use workslab_driver::{AccessDescription, AllocationProperties};
 use workslab_emulator::abi::{INVALID_VALUE, hip_error_name};
 
 use crate::cuda::{Code, Destroy, Functions, Handle, functions};
@@ -17,6 +18,11 @@ const DEVICE_TO_DEVICE: c_uint = 3;
 /// `hipDeviceAttributeIntegrated`, and what CUDA has for it.
 const HIP_INTEGRATED: c_uint = 16;
 const CUDA_INTEGRATED: c_uint = 18;
+/// `hipDeviceAttributeVirtualMemoryManagementSupported`, and what CUDA has for it.
+const HIP_VIRTUAL_MEMORY: c_uint = 89;
+const CUDA_VIRTUAL_MEMORY: c_uint = 102;
+/// `hipErrorNotSupported`.
+const NOT_SUPPORTED: Code = 801;
 
 /// Calls CUDA with the current device's context current.
 fn call(work: impl FnOnce(&'static Functions) -> Code) -> Code {
@@ -67,6 +73,31 @@ forward! {
     hipUserObjectCreate(object: *mut Handle, value: *mut c_void, destroy: Destroy, references: c_uint, flags: c_uint) => cuUserObjectCreate(object, value, destroy, references, flags);
     hipUserObjectRelease(object: Handle, count: c_uint) => cuUserObjectRelease(object, count);
     hipGraphRetainUserObject(graph: Handle, object: Handle, count: c_uint, flags: c_uint) => cuGraphRetainUserObject(graph, object, count, flags);
+}
+
+/// The same, for twins that a driver may lack. Their arguments are laid out alike.
+macro_rules! forward_if_there {
+    ($($hip:ident($($name:ident: $type:ty),*) => $cuda:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $hip($($name: $type),*) -> Code {
+            call(|cuda| match cuda.$cuda {
+                // SAFETY: as in `forward`.
+                Some(twin) => unsafe { twin($($name),*) },
+                None => NOT_SUPPORTED,
+            })
+        }
+    )*};
+}
+
+forward_if_there! {
+    hipMemGetAllocationGranularity(granularity: *mut usize, properties: *const AllocationProperties, option: c_uint) => cuMemGetAllocationGranularity;
+    hipMemAddressReserve(address: *mut u64, size: usize, alignment: usize, wanted: u64, flags: u64) => cuMemAddressReserve;
+    hipMemAddressFree(address: u64, size: usize) => cuMemAddressFree;
+    hipMemCreate(piece: *mut u64, size: usize, properties: *const AllocationProperties, flags: u64) => cuMemCreate;
+    hipMemRelease(piece: u64) => cuMemRelease;
+    hipMemMap(address: u64, size: usize, offset: usize, piece: u64, flags: u64) => cuMemMap;
+    hipMemUnmap(address: u64, size: usize) => cuMemUnmap;
+    hipMemSetAccess(address: u64, size: usize, who: *const AccessDescription, count: usize) => cuMemSetAccess;
 }
 
 #[unsafe(no_mangle)]
@@ -130,12 +161,14 @@ unsafe extern "C" fn hipDeviceGetAttribute(
     attribute: c_uint,
     device: c_int,
 ) -> Code {
-    if attribute != HIP_INTEGRATED {
-        return BAD_VALUE; // the only one whose number is known here
-    }
+    let attribute = match attribute {
+        HIP_INTEGRATED => CUDA_INTEGRATED,
+        HIP_VIRTUAL_MEMORY => CUDA_VIRTUAL_MEMORY,
+        _ => return BAD_VALUE, // their numbers are not known here
+    };
     // SAFETY: the caller's pointer, which CUDA checks.
     about(device, |cuda, device| unsafe {
-        (cuda.cuDeviceGetAttribute)(value, CUDA_INTEGRATED, device)
+        (cuda.cuDeviceGetAttribute)(value, attribute, device)
     })
 }
 
