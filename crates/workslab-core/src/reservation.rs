@@ -165,6 +165,10 @@ impl<P: Platform> Workspace<P> {
 
 impl<P: Platform> Reservation<'_, P> {
     /// The address of its first byte.
+    ///
+    /// Whoever passes it on sees to it that work which uses it is done before the workspace is released or
+    /// dropped. A slab of fixed size waits for its device when it is freed; one that grows does not, since
+    /// the drivers' `cuMemUnmap` and `hipMemUnmap` do not.
     pub fn as_device_ptr(&self) -> DevicePtr {
         DevicePtr::new(self.workspace.base().address() + self.offset)
     }
