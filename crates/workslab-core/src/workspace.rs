@@ -602,16 +602,19 @@ impl<P: Platform> Workspace<P> {
             Tail::Recorded => stream.wait(&self.event).map(|()| true),
             Tail::Lost(error) => Err(error.clone()),
         };
+        if matches!(ordered, Ok(true)) {
+            // Not under the mutex: whoever listens may have locks of its own, as Python has.
+            tracing::debug!(
+                platform = P::NAME,
+                device = self.device.ordinal(),
+                "workspace handed to another stream"
+            );
+        }
         let mut state = self.gate.peek();
         match ordered {
             Ok(waited) => {
                 if waited {
                     state.inside.cross_stream_waits += 1;
-                    tracing::debug!(
-                        platform = P::NAME,
-                        device = self.device.ordinal(),
-                        "workspace handed to another stream"
-                    );
                 }
                 // A stream that is not owned leaves its mark when the lease ends.
                 state.inside.tail = if stream.is_owned() {
