@@ -45,11 +45,11 @@ pub fn lay_out() -> Result<(), String> {
             "data/icon4py-dycore.json",
         ),
         (
-            "crates/workslab-cuda/benches/peers/pools.py",
+            "crates/workslab-cuda/benches/gpu/peers/pools.py",
             "peers/pools.py",
         ),
         (
-            "crates/workslab-cuda/benches/peers/rmm.cpp",
+            "crates/workslab-cuda/benches/gpu/peers/rmm.cpp",
             "peers/rmm.cpp",
         ),
     ];

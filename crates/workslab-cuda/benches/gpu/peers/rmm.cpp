@@ -1,5 +1,5 @@
 // What RMM's memory resources cost for 24 arrays of 8 MiB on one stream: allocated in turn, then given
-// back. Prints one JSON object, as gpu.rs does; with several threads each has a stream of its own and all
+// back. Prints one JSON object, as main.rs beside this does; with several threads each has a stream of its own and all
 // use one resource.
 //
 // g++ -O2 -std=c++20 -DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE rmm.cpp -lrmm -lrapids_logger -lcudart

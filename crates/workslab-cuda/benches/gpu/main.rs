@@ -4,7 +4,10 @@
 //! device, and for each case the median, the least and the most of its samples in nanoseconds. The cases
 //! of a group take turns, so that whatever else the machine does meets all of them.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+mod driver;
+mod growth;
+mod threads;
+
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::ptr;
@@ -12,8 +15,9 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use workslab_core::{ExternalWorkspaceAllocator, Platform, SlabSize};
-use workslab_cuda::{Cuda, CudaStream};
-use workslab_driver::{Search, driver_functions};
+use workslab_cuda::Cuda;
+
+use crate::driver::{Bench, ok};
 
 /// The program of the comparison: arrays, and bytes of each.
 const ARRAYS: usize = 24;
@@ -22,62 +26,6 @@ const BYTES: usize = 8 << 20;
 const SAMPLES: usize = 41;
 
 type AnyError = Box<dyn std::error::Error>;
-
-/// A kernel that writes one number into every 4 bytes.
-const KERNEL: &str = "\
-.version 6.3
-.target sm_75
-.address_size 64
-.visible .entry put(.param .u64 array, .param .u32 number)
-{
-    .reg .b32 %r<6>;
-    .reg .b64 %rd<5>;
-    ld.param.u64 %rd1, [array];
-    ld.param.u32 %r1, [number];
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.u32 %r5, %r2, %r3, %r4;
-    mul.wide.u32 %rd2, %r5, 4;
-    cvta.to.global.u64 %rd3, %rd1;
-    add.u64 %rd4, %rd3, %rd2;
-    st.global.u32 [%rd4], %r1;
-    ret;
-}
-\0";
-
-// The driver's functions that the backend does not have, and some that it has.
-driver_functions! {
-    platform "cuda", needs "CUDA 11.2";
-    fn cuMemAlloc_v2(pointer: *mut u64, size: usize) -> c_int;
-    fn cuMemFree_v2(pointer: u64) -> c_int;
-    fn cuMemAllocAsync(pointer: *mut u64, size: usize, stream: *mut c_void) -> c_int;
-    fn cuMemFreeAsync(pointer: u64, stream: *mut c_void) -> c_int;
-    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int;
-    fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> c_int;
-    fn cuCtxSetCurrent(context: *mut c_void) -> c_int;
-    fn cuDeviceGetDefaultMemPool(pool: *mut *mut c_void, device: c_int) -> c_int;
-    fn cuMemPoolSetAttribute(pool: *mut c_void, attribute: c_int, value: *mut u64) -> c_int;
-    fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_char) -> c_int;
-    fn cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char) -> c_int;
-    fn cuLaunchKernel(
-        function: *mut c_void, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
-        block_y: c_uint, block_z: c_uint, shared: c_uint, stream: *mut c_void,
-        arguments: *mut *mut c_void, extra: *mut *mut c_void,
-    ) -> c_int;
-    fn cuStreamSynchronize(stream: *mut c_void) -> c_int;
-    fn cuEventCreate(event: *mut *mut c_void, flags: c_uint) -> c_int;
-    fn cuEventRecord(event: *mut c_void, stream: *mut c_void) -> c_int;
-    fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, flags: c_uint) -> c_int;
-    optional;
-}
-
-fn ok(call: &str, code: c_int) -> Result<(), AnyError> {
-    match code {
-        0 => Ok(()),
-        code => Err(format!("{call}: code {code}").into()),
-    }
-}
 
 /// One thing that is measured: does it so often, and fails if the driver does.
 struct Case<'c> {
@@ -116,106 +64,17 @@ fn group(results: &mut Map<String, Value>, mut cases: Vec<Case<'_>>) -> Result<(
             }
         }
     }
-    for (case, mut samples) in cases.into_iter().zip(samples) {
-        samples.sort_by(f64::total_cmp);
-        let of = json!({"median": samples[SAMPLES / 2], "least": samples[0], "most": samples[SAMPLES - 1]});
-        results.insert(case.name.into(), of);
+    for (case, samples) in cases.into_iter().zip(samples) {
+        results.insert(case.name.into(), summary(samples));
     }
     Ok(())
 }
 
-struct Bench {
-    driver: Functions,
-    function: *mut c_void,
-}
-
-impl Bench {
-    /// With the device's primary context current, in which the backend works too.
-    fn new() -> Result<Self, AnyError> {
-        let driver = Functions::find(Search::cuda("cuda").open()?)?;
-        let (mut device, mut context, mut pool) = (0, ptr::null_mut(), ptr::null_mut());
-        let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
-        let mut all = u64::MAX;
-        // SAFETY: every pointer is to a variable of its own, and the texts end with a zero. 4 is
-        // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: the pool gives nothing back by itself.
-        unsafe {
-            ok("cuDeviceGet", (driver.cuDeviceGet)(&raw mut device, 0))?;
-            let code = (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device);
-            ok("cuDevicePrimaryCtxRetain", code)?;
-            ok("cuCtxSetCurrent", (driver.cuCtxSetCurrent)(context))?;
-            let code = (driver.cuDeviceGetDefaultMemPool)(&raw mut pool, device);
-            ok("cuDeviceGetDefaultMemPool", code)?;
-            let code = (driver.cuMemPoolSetAttribute)(pool, 4, &raw mut all);
-            ok("cuMemPoolSetAttribute", code)?;
-            let code = (driver.cuModuleLoadData)(&raw mut module, KERNEL.as_ptr().cast());
-            ok("cuModuleLoadData", code)?;
-            let code = (driver.cuModuleGetFunction)(&raw mut function, module, c"put".as_ptr());
-            ok("cuModuleGetFunction", code)?;
-        }
-        Ok(Self { driver, function })
-    }
-
-    /// Writes a number into the whole array at `address`, of BYTES bytes.
-    fn kernel(&self, stream: &CudaStream, address: u64, number: u32) -> Result<(), AnyError> {
-        let (mut address, mut number) = (address, number);
-        let mut arguments = [(&raw mut address).cast(), (&raw mut number).cast()];
-        // SAFETY: the grid has a thread for every 4 of the array's bytes, which the caller holds; the
-        // arguments are of the kernel's types, and are read before the call returns.
-        let code = unsafe {
-            (self.driver.cuLaunchKernel)(
-                self.function,
-                (BYTES / 4 / 256) as c_uint,
-                1,
-                1,
-                256,
-                1,
-                1,
-                0,
-                stream.as_raw(),
-                arguments.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        };
-        ok("cuLaunchKernel", code)
-    }
-
-    fn synchronize(&self, stream: &CudaStream) -> Result<(), AnyError> {
-        // SAFETY: the stream lives.
-        ok("cuStreamSynchronize", unsafe {
-            (self.driver.cuStreamSynchronize)(stream.as_raw())
-        })
-    }
-
-    fn allocate(&self, bytes: usize) -> Result<u64, AnyError> {
-        let mut address = 0;
-        // SAFETY: the call writes to `address` only.
-        ok("cuMemAlloc", unsafe {
-            (self.driver.cuMemAlloc_v2)(&raw mut address, bytes)
-        })?;
-        Ok(address)
-    }
-
-    fn free(&self, address: u64) -> Result<(), AnyError> {
-        // SAFETY: `allocate` gave the address, and it is given back once.
-        ok("cuMemFree", unsafe { (self.driver.cuMemFree_v2)(address) })
-    }
-
-    fn allocate_async(&self, stream: &CudaStream) -> Result<u64, AnyError> {
-        let mut address = 0;
-        // SAFETY: the call writes to `address` only, and the stream lives.
-        ok("cuMemAllocAsync", unsafe {
-            (self.driver.cuMemAllocAsync)(&raw mut address, BYTES, stream.as_raw())
-        })?;
-        Ok(address)
-    }
-
-    fn free_async(&self, stream: &CudaStream, address: u64) -> Result<(), AnyError> {
-        // SAFETY: `allocate_async` gave the address, and it is given back once, after its last use on
-        // the same stream.
-        ok("cuMemFreeAsync", unsafe {
-            (self.driver.cuMemFreeAsync)(address, stream.as_raw())
-        })
-    }
+/// What is printed of a case's samples, in nanoseconds.
+fn summary(mut samples: Vec<f64>) -> Value {
+    samples.sort_by(f64::total_cmp);
+    let last = samples.len() - 1;
+    json!({"median": samples[last / 2], "least": samples[0], "most": samples[last]})
 }
 
 fn run() -> Result<Value, AnyError> {
@@ -246,7 +105,7 @@ fn run() -> Result<Value, AnyError> {
             Case::new("memory/cuMemAllocAsync, kept pool", 100, || {
                 let mut addresses = [0; ARRAYS];
                 for address in &mut addresses {
-                    *address = bench.allocate_async(&one)?;
+                    *address = bench.allocate_async(&one, BYTES)?;
                 }
                 for address in addresses {
                     bench.free_async(&one, address)?;
@@ -322,7 +181,7 @@ fn run() -> Result<Value, AnyError> {
             Case::new("program/cuMemAllocAsync, kept pool", 10, || {
                 let mut addresses = [0; ARRAYS];
                 for address in &mut addresses {
-                    *address = bench.allocate_async(&one)?;
+                    *address = bench.allocate_async(&one, BYTES)?;
                     bench.kernel(&one, *address, 7)?;
                 }
                 for address in addresses {
@@ -346,6 +205,9 @@ fn run() -> Result<Value, AnyError> {
         ],
     )?;
     bench.free(raw)?;
+    threads::measure(&mut results, &bench)?;
+    growth::measure(&mut results, &bench)?;
+
     // The kernels really ran in the workspace.
     let mut lease = program.lease(&one)?;
     let frame = lease.frame();
