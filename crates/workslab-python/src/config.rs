@@ -85,9 +85,17 @@ impl BackendConfig {
     ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyDict>,))> {
         let py = slf.py();
         let state = PyDict::new(py);
+        let config = &slf.get().config;
         for (field, value, origin) in slf.get().entries() {
-            if origin != "default" {
-                state.set_item(field, value)?;
+            let bytes = match field {
+                "workspace_size" => config.workspace_size,
+                "workspace_cap" => config.workspace_cap,
+                _ => None,
+            };
+            match bytes {
+                _ if origin == "default" => {}
+                Some(size) => state.set_item(field, size.bytes())?,
+                None => state.set_item(field, value)?,
             }
         }
         let make = py.import("workslab")?.getattr("_unpickle_config")?;

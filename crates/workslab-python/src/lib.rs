@@ -39,11 +39,13 @@ mod _workslab {
     use crate::workspace::Workspace;
 
     use pyo3::prelude::*;
+    use pyo3_log::{Caching, Logger};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // Only the first module of a process may say where records go; a second has its own way.
-        let _ = pyo3_log::try_init();
+        // Levels are asked of Python each time, so that a program may change them: records are rare.
+        // Only the first module of a process may say where they go; a second has its own way.
+        let _ = Logger::new(module.py(), Caching::Loggers)?.install();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("ALIGNMENT", workslab::ARRAY_ALIGNMENT)
     }
