@@ -7,6 +7,7 @@ mod command;
 mod emulators;
 mod page;
 mod planner;
+mod python;
 mod test;
 mod toolkits;
 
@@ -22,6 +23,7 @@ const HELP: &str = "cargo xtask COMMAND
   bench     the benchmarks, their ratios, and whether they keep their bounds
   planner   the planner's tables, and its plot in docs/images; with WORKSLAB_BENCH_DATA all of them
   page      the page of a plan, in headless Chromium, with a screenshot in target/page
+  python    the Python package: its wheel in an environment of its own, its tests and its types
 
   gpu-bundle           tests, examples and benchmarks for a machine with a GPU, in target/gpu-bundle
   emulators            the emulated drivers under the real names, in target/emulators
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["lint"] => check::lint(),
         ["bench"] => bench::run(),
         ["planner"] => planner::measure(),
+        ["python"] => python::run_tests(),
         ["page"] => page::check(),
         ["gpu-bundle"] => bundle::lay_out(),
         ["emulators"] => emulators::lay_out(),

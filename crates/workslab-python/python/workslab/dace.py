@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import dace
 import networkx
+import numpy as np
 import sympy
 from dace.codegen import codegen
 from dace.codegen.common import sym2cpp
@@ -139,8 +140,10 @@ def use_external_memory(sdfg: dace.SDFG) -> list[str]:
     are no registers, and whose sizes are known when the program begins. Arrays of nested SDFGs stay as they are."""
     known = {str(symbol) for symbol in sdfg.free_symbols}
     kept: set[str] = set()
+    used: set[str] = set()
     for state in sdfg.states():
         scopes = state.scope_dict()
+        used |= {node.data for node in state.data_nodes()}
         kept |= {node.data for node in state.data_nodes() if scopes[node] is not None}
     changed = []
     for name, array in sdfg.arrays.items():
@@ -150,6 +153,7 @@ def use_external_memory(sdfg: dace.SDFG) -> list[str]:
             and array.storage
             in (dace.StorageType.Default, dace.StorageType.CPU_Heap, dace.StorageType.GPU_Global)
             and array.lifetime in (dace.AllocationLifetime.Scope, dace.AllocationLifetime.SDFG)
+            and name in used
             and name not in kept
             and {str(symbol) for symbol in sympy.sympify(array.total_size).free_symbols} <= known
         ):
@@ -175,6 +179,7 @@ def plan(
     """
     if any(_MARK in code.as_string for code in sdfg.global_code.values()):
         raise ValueError(f"SDFG '{sdfg.name}' is planned already")
+    _drop_unused(sdfg)
     _set_storages(sdfg)
     found = _external_arrays(sdfg)
     if not found:
@@ -288,6 +293,16 @@ def _dimension(name: str, size: Any, renamed: Mapping[sympy.Symbol, sympy.Symbol
 # Which arrays there are
 
 
+def _drop_unused(sdfg: dace.SDFG) -> None:
+    """Takes the lifetime from arrays that nothing uses. For them DaCe generates an assignment to a member that it does
+    not declare, and the program cannot be compiled."""
+    for inner in sdfg.all_sdfgs_recursive():
+        used = {node.data for state in inner.states() for node in state.data_nodes()}
+        for name, array in inner.arrays.items():
+            if _is_external(array) and name not in used:
+                array.lifetime = dace.AllocationLifetime.Scope
+
+
 def _set_storages(sdfg: dace.SDFG) -> None:
     """Says of each external array where it is, as code generation would do later."""
     for _, _, array in sdfg.arrays_recursive():
@@ -337,8 +352,10 @@ def _check_alignment(sdfg: dace.SDFG, storage: dace.StorageType, base: int, last
     """DaCe's own placement may put an array where its elements are misaligned. Whether it does can be told only if the
     sizes are numbers."""
     offset = 0
+    constants = {name: value for name, value in sdfg.constants.items() if np.isscalar(value)}
     for _, name, array in _external_arrays(sdfg).get(storage, []):
-        size = sympy.sympify(array.total_size) * array.dtype.bytes
+        size = _size(array)
+        size = size.subs({s: constants[str(s)] for s in size.free_symbols if str(s) in constants})
         if not size.is_Integer:
             _LOG.warning(
                 "SDFG '%s' has external arrays of symbolic size that are not planned, so their alignment is not known",

@@ -1,0 +1,318 @@
+"""Transients of DaCe programs in a workspace. Programs are compiled, so these tests take a while."""
+
+import os
+import random
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import workslab
+
+dace = pytest.importorskip("dace", reason="DaCe is not installed")
+
+from dace.sdfg.state import LoopRegion  # noqa: E402
+
+from workslab import dace as planned  # noqa: E402
+
+#: How many random programs are compiled; each takes about a second.
+RANDOM = int(os.environ.get("WORKSLAB_RANDOM_SDFGS", "100"))
+
+N = dace.symbol("N")
+External = dace.AllocationLifetime.External
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dace.Config.set("cache", value="unique")
+    dace.Config.set("default_build_folder", value=str(tmp_path / ".dacecache"))
+
+
+def step(state, into, sources, factor=1):
+    """Adds `into[i] = sources[0][i % its length] + factor * …` for every element, after what the state has."""
+    have = {node.data: node for node in state.data_nodes()}
+    arrays = state.sdfg.arrays
+    length = arrays[into].shape[0]
+    terms = [f"{'' if n == 0 else f'{factor} * '}in{n}[i % ({arrays[name].shape[0]})]" for n, name in enumerate(sources)]
+    memlets = {f"in{n}": dace.Memlet(f"{name}[0:{arrays[name].shape[0]}]") for n, name in enumerate(sources)}
+    inputs = {name: have.get(name) or state.add_read(name) for name in sources}
+    state.add_mapped_tasklet(
+        f"into_{into}",
+        {"i": f"0:{length}"},
+        memlets,
+        f"out = {' + '.join(terms)}",
+        {"out": dace.Memlet(f"{into}[i]")},
+        external_edges=True,
+        input_nodes=inputs,
+        output_nodes={into: state.add_write(into)},
+    )
+
+
+def chain(name, dtypes, lengths):
+    """A program that goes through one transient after the other: A, t0, t1, …, B."""
+    sdfg = dace.SDFG(name)
+    sdfg.add_array("A", [N], dace.float64)
+    sdfg.add_array("B", [N], dace.float64)
+    names = [f"t{index}" for index in range(len(dtypes))]
+    for transient, dtype, length in zip(names, dtypes, lengths):
+        sdfg.add_transient(transient, [length], dtype)
+    state = None
+    for source, into in zip(["A", *names], [*names, "B"]):
+        state = sdfg.add_state(is_start_block=True) if state is None else sdfg.add_state_after(state)
+        step(state, into, [source])
+    return sdfg
+
+
+def run(sdfg, workspace, n, poison=0xA5):
+    """Runs a compiled program on bytes that were anything before, and gives B."""
+    compiled = sdfg.compile()
+    arguments = {"A": np.arange(n, dtype=np.float64), "B": np.zeros(n), "N": n}
+    compiled.initialize(**arguments)
+    needed = planned.bind(compiled, workspace)
+    np.from_dlpack(workspace)[:] = poison
+    for _ in range(3):
+        with workspace.lease():
+            compiled(**arguments)
+    return arguments["B"], needed
+
+
+def test_transients_are_aligned_and_share_bytes(allocator):
+    sdfg = chain("chained", [dace.float64] * 6, [N] * 6)
+    assert planned.use_external_memory(sdfg) == [f"t{index}" for index in range(6)]
+    plan = planned.plan(sdfg, symbols={"N": 1000})
+    (storage,) = plan.storages
+    assert storage.unshared is None
+    for n in (1, 31, 32, 1000, 12345):
+        assert all(offset % workslab.ALIGNMENT == 0 for offset in storage.offsets({"N": n}))
+        assert plan.bytes({"N": n}) == storage.lower_bound({"N": n})
+    assert plan.bytes({"N": 1000}) * 5 < storage.dace_bytes({"N": 1000}) * 2
+    result, needed = run(sdfg, allocator.allocate(0, 1 << 20), 1000)
+    assert (result == np.arange(1000)).all()
+    assert needed == {"CPU_Heap": plan.bytes({"N": 1000})}
+    with pytest.raises(ValueError, match="planned already"):
+        planned.plan(sdfg)
+
+
+def test_what_dace_would_misalign_is_refused_and_planned_right(allocator):
+    workspace = allocator.allocate(0, 1 << 20)
+    sdfg = chain("misaligned", [dace.float32, dace.float64], [3, N])
+    planned.use_external_memory(sdfg)
+    sdfg.specialize({"N": 100})
+    compiled = sdfg.compile()
+    compiled.initialize(A=np.zeros(100), B=np.zeros(100))
+    with pytest.raises(ValueError, match="t1"):
+        planned.bind(compiled, workspace)
+    again = chain("aligned", [dace.float32, dace.float64], [3, N])
+    planned.use_external_memory(again)
+    plan = planned.plan(again)
+    assert plan.storages[0].offsets({"N": 100}) == [0, 256]
+    result, _ = run(again, workspace, 100)
+    assert (result == np.arange(100) % 3).all()
+
+
+def test_dace_asks_for_what_the_plan_says_it_would(allocator):
+    sdfg = chain("sums", [dace.float64, dace.float32], [N, 2 * N])
+    planned.use_external_memory(sdfg)
+    compiled = sdfg.compile()
+    compiled.initialize(A=np.zeros(77), B=np.zeros(77), N=77)
+    (size,) = compiled.get_workspace_sizes().values()
+    plan = planned.plan(sdfg)
+    assert size == plan.storages[0].dace_bytes({"N": 77}) == 77 * 16
+
+
+def test_a_workspace_that_is_too_small_is_refused(allocator):
+    sdfg = chain("large", [dace.float64], [N])
+    planned.use_external_memory(sdfg)
+    planned.plan(sdfg)
+    compiled = sdfg.compile()
+    compiled.initialize(A=np.zeros(1000), B=np.zeros(1000), N=1000)
+    with pytest.raises(ValueError, match="8192 bytes.*4096"):
+        planned.bind(compiled, allocator.allocate(0, 4096))
+
+
+def test_a_program_without_transients_stays_as_it_is():
+    sdfg = chain("plain", [], [])
+    assert planned.use_external_memory(sdfg) == []
+    assert planned.plan(sdfg).storages == ()
+    assert not any("workslab" in code.as_string for code in sdfg.global_code.values())
+
+
+def test_an_unknown_version_of_dace_gets_aligned_sums(monkeypatch, caplog):
+    sdfg = chain("unknown", [dace.float64] * 3, [N] * 3)
+    planned.use_external_memory(sdfg)
+    monkeypatch.setattr(dace, "__version__", "99.0")
+    plan = planned.plan(sdfg)
+    assert "99.0" in plan.storages[0].unshared and "99.0" in caplog.text
+    assert plan.bytes({"N": 1}) == 3 * workslab.ALIGNMENT
+
+
+def test_an_array_that_is_read_first_keeps_its_bytes_to_itself():
+    sdfg = dace.SDFG("remembers")
+    for name in ("A", "B"):
+        sdfg.add_array(name, [N], dace.float64)
+    for name in ("kept", "early", "late"):
+        sdfg.add_transient(name, [N], dace.float64, lifetime=External)
+    first = sdfg.add_state(is_start_block=True)
+    step(first, "early", ["A", "kept"])
+    second = sdfg.add_state_after(first)
+    step(second, "late", ["early"])
+    third = sdfg.add_state_after(second)
+    step(third, "kept", ["late"])
+    plan = planned.plan(sdfg)
+    (storage,) = plan.storages
+    kept = next(array for array in storage.arrays if array.name == "kept")
+    assert kept.lifetime[0] == 0
+    assert all(kept.lifetime[1] >= array.lifetime[1] for array in storage.arrays)
+
+
+def test_a_file_for_the_command_is_written(tmp_path):
+    sdfg = chain("captured", [dace.float64] * 2, [N, N + 1])
+    planned.use_external_memory(sdfg)
+    planned.capture(sdfg, tmp_path / "captured.json", names={"N": "cells"}, grid={"cells": 10, "edges": 15, "nlev": 5})
+    text = (tmp_path / "captured.json").read_text()
+    assert '"cells+1"' in text and '"program": "captured"' in text
+
+
+def randomly(seed) -> tuple[dace.SDFG, Callable[[np.ndarray], np.ndarray]]:
+    """A random program of whole numbers, and what it comes to in numpy."""
+    chosen = random.Random(seed)
+    sdfg = dace.SDFG(f"random_{seed}")
+    for name in ("A", "B"):
+        sdfg.add_array(name, [N], dace.float64)
+    times = {f"t{index}": chosen.choice([1, 1, 2, 3]) for index in range(8)}
+    for name, factor in times.items():
+        sdfg.add_transient(name, [N * factor], chosen.choice([dace.float64] * 3 + [dace.float32]), lifetime=External)
+    written, script = ["A"], []
+
+    def steps(state, count, frozen=()):
+        touched = set(frozen)
+        for _ in range(count):
+            sources = [chosen.choice(written) for _ in range(chosen.choice([1, 2]))]
+            sources = list(dict.fromkeys(sources))
+            free = [name for name in times if name not in touched and name not in sources]
+            if not free:
+                return
+            into, factor = chosen.choice(free), chosen.choice([1, -1, 2])
+            touched |= {into, *sources}
+            step(state, into, sources, factor)
+            script.append((into, sources, factor))
+            if into not in written:
+                written.append(into)
+
+    state = sdfg.add_state(is_start_block=True)
+    steps(state, 2)
+    for block in range(5):
+        if chosen.random() < 0.3:
+            loop = LoopRegion(f"loop{block}", f"k{block} < 3", f"k{block}", f"k{block} = 0", f"k{block} = k{block} + 1")
+            sdfg.add_node(loop)
+            sdfg.add_edge(state, loop, dace.InterstateEdge())
+            inside = loop.add_state(f"inside{block}", is_start_block=True)
+            begin = len(script)
+            steps(inside, 2)
+            again = script[begin:]
+            script.extend(again * 2)
+            state = sdfg.add_state(f"after{block}")
+            sdfg.add_edge(loop, state, dace.InterstateEdge())
+        else:
+            state = sdfg.add_state_after(state, f"state{block}")
+        steps(state, chosen.choice([1, 2, 3]))
+    last = sdfg.add_state_after(state, "last")
+    step(last, "B", written[-2:])
+    script.append(("B", written[-2:], 1))
+
+    def expected(values):
+        n = len(values)
+        have = {"A": values}
+        for into, sources, factor in script:
+            length = n * times.get(into, 1)
+            total = np.zeros(length)
+            for index, source in enumerate(sources):
+                total += (1 if index == 0 else factor) * have[source][np.arange(length) % len(have[source])]
+            have[into] = total
+        return have["B"]
+
+    return sdfg, expected
+
+
+@pytest.mark.parametrize("seed", range(RANDOM))
+def test_random_programs_compute_what_they_should(allocator, seed):
+    sdfg, expected = randomly(seed)
+    planned.plan(sdfg, symbols={"N": 100})
+    workspace = allocator.allocate(0, 1 << 20)
+    result, _ = run(sdfg, workspace, 200, poison=(0x00, 0xA5, 0xFF)[seed % 3])
+    assert (result == expected(np.arange(200.0))).all()
+
+
+def test_a_plan_survives_json(allocator):
+    sdfg, expected = randomly(0)
+    planned.plan(sdfg)
+    result, _ = run(dace.SDFG.from_json(sdfg.to_json()), allocator.allocate(0, 1 << 20), 200)
+    assert (result == expected(np.arange(200.0))).all()
+
+
+def test_two_threads_take_turns_thousands_of_times(allocator):
+    workspace = allocator.allocate(0, 1 << 20)
+    programs = []
+    for name, length in (("one", N), ("two", 2 * N)):
+        sdfg = chain(name, [dace.float64] * 3, [length] * 3)
+        planned.use_external_memory(sdfg)
+        planned.plan(sdfg)
+        compiled = sdfg.compile()
+        n = 500
+        arguments = {"A": np.arange(n, dtype=np.float64), "B": np.zeros(n), "N": n}
+        compiled.initialize(**arguments)
+        planned.bind(compiled, workspace)
+        programs.append((compiled, arguments))
+    wrong = []
+
+    def turns(compiled, arguments):
+        for _ in range(2000):
+            arguments["B"][:] = -1
+            with workspace.lease():
+                compiled(**arguments)
+            if not (arguments["B"] == arguments["A"]).all():
+                wrong.append(compiled)
+                return
+
+    threads = [threading.Thread(target=turns, args=program) for program in programs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_an_array_that_nothing_uses_takes_no_bytes(allocator):
+    """DaCe 2.0.0b1 generates code for one that does not compile."""
+    sdfg = chain("unused", [dace.float64], [N])
+    sdfg.add_transient("nobody", [N], dace.float64, lifetime=External)
+    sdfg.arrays["t0"].lifetime = External
+    plan = planned.plan(sdfg)
+    assert [array.name for array in plan.storages[0].arrays] == ["t0"]
+    result, _ = run(sdfg, allocator.allocate(0, 1 << 20), 10)
+    assert (result == np.arange(10)).all()
+
+
+def test_a_wrong_plan_would_be_noticed(allocator, monkeypatch):
+    """The random programs are no test if bytes that are shared too early give right results."""
+    lifetime = planned._Timeline.lifetime
+
+    def too_short(self, key):
+        first, _ = lifetime(self, key)
+        return (first, first + 1)
+
+    monkeypatch.setattr(planned._Timeline, "lifetime", too_short)
+    sdfg = dace.SDFG("too_short")
+    for name in ("A", "B"):
+        sdfg.add_array(name, [N], dace.float64)
+    state = None
+    for into, sources in (("x", ["A"]), ("y", ["x", "A"]), ("B", ["x", "y"])):
+        if into != "B":
+            sdfg.add_transient(into, [N], dace.float64, lifetime=External)
+        state = sdfg.add_state(is_start_block=True) if state is None else sdfg.add_state_after(state)
+        step(state, into, sources)
+    planned.plan(sdfg)
+    result, _ = run(sdfg, allocator.allocate(0, 1 << 20), 100)
+    assert not (result == 3 * np.arange(100)).all()
