@@ -10,6 +10,8 @@
 ``workslab.gt4py`` and ``workslab.dace`` use it for compiled programs.
 """
 
+from typing import Any
+
 from ._workslab import (
     ALIGNMENT,
     BackendConfig,
@@ -37,5 +39,5 @@ __all__ = [
 ]
 
 
-def _unpickle_config(values: dict[str, str]) -> BackendConfig:
+def _unpickle_config(values: dict[str, Any]) -> BackendConfig:
     return BackendConfig(**values)

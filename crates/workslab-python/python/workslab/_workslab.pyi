@@ -63,8 +63,8 @@ class _Memory:
 
 @final
 class BackendConfig:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         config_file: str | PathLike[str] | None = None,
         environment: bool = False,
@@ -76,7 +76,7 @@ class BackendConfig:
         lock: bool | str | None = None,
         platform: str | None = None,
         device: int | str | None = None,
-    ) -> None: ...
+    ) -> BackendConfig: ...
     @property
     def workspace_size(self) -> int | None: ...
     @property
@@ -141,7 +141,7 @@ class Workspace(_Memory):
 
 @final
 class ExternalWorkspaceAllocator:
-    def __init__(self, platform: str | None = None) -> None: ...
+    def __new__(cls, platform: str | None = None) -> ExternalWorkspaceAllocator: ...
     @property
     def platform(self) -> str: ...
     @property

@@ -66,7 +66,9 @@ def make_dace_backend(
     that the programs run on if it is not the default stream. All else is passed on to GT4Py.
     """
     if "external_workspace" in arguments:
-        raise TypeError("the workspace is made here; call GT4Py's make_dace_backend to give one of your own")
+        raise TypeError(
+            "external_workspace: the workspace is made here; call GT4Py's make_dace_backend to give one of your own"
+        )
     optimization_args = dict(optimization_args or {})
     mode = optimization_args.get(_MODE)
     memory = external_workspace(config, gpu=gpu)

@@ -1,0 +1,135 @@
+"""GT4Py's DaCe backend with a workspace. Programs are compiled, so these tests take a while."""
+
+import concurrent.futures
+
+import numpy as np
+import pytest
+
+import workslab
+
+pytest.importorskip("dace", reason="DaCe is not installed")
+gtx = pytest.importorskip("gt4py.next", reason="GT4Py is not installed")
+
+from gt4py._core import definitions as core_defs  # noqa: E402
+from gt4py.next.program_processors.runners.dace import make_dace_backend as theirs  # noqa: E402
+
+from workslab import gt4py as ours  # noqa: E402
+
+VARIABLE = "ICON4PY_BACKEND_WORKSPACE_SIZE"
+SIDE = 20
+
+I = gtx.Dimension("I")  # noqa: E741
+J = gtx.Dimension("J")
+Field = gtx.Field[gtx.Dims[I, J], gtx.float64]
+
+
+@gtx.field_operator
+def lap(f: Field) -> Field:
+    return f(I + 1) + f(I - 1) + f(J + 1) + f(J - 1) - 4.0 * f
+
+
+@gtx.field_operator
+def lap_of_lap_of_lap(f: Field) -> Field:
+    return lap(lap(lap(f)))
+
+
+@gtx.program
+def smooth(f: Field, out: Field, n: gtx.int32):
+    lap_of_lap_of_lap(f, out=out, domain={I: (3, n - 3), J: (3, n - 3)})
+
+
+def numpy_lap(f):
+    return f[2:, 1:-1] + f[:-2, 1:-1] + f[1:-1, 2:] + f[1:-1, :-2] - 4 * f[1:-1, 1:-1]
+
+
+@pytest.fixture(autouse=True)
+def no_variable(monkeypatch):
+    for name in (VARIABLE, "WORKSLAB_WORKSPACE_SIZE", "WORKSLAB_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def config(size="1MiB"):
+    return workslab.BackendConfig(workspace_size=size)
+
+
+def smoothed(backend, times=1):
+    f = gtx.as_field([I, J], np.random.default_rng(1).integers(0, 9, (SIDE, SIDE)).astype(float))
+    out = gtx.zeros({I: SIDE, J: SIDE}, dtype=gtx.float64)
+    program = smooth.with_backend(backend)
+    for _ in range(times):
+        program(f, out, np.int32(SIDE), offset_provider={})
+    want = numpy_lap(numpy_lap(numpy_lap(f.asnumpy())))
+    assert (out.asnumpy()[3:-3, 3:-3] == want).all()
+    return out
+
+
+def test_a_program_runs_in_the_workspace():
+    backend = ours.make_dace_backend(config=config())
+    (workspace,) = backend.external_workspace.values()
+    np.from_dlpack(workspace)[:] = 0xA5
+    before = workspace.statistics()["leases"]
+    smoothed(backend, times=3)
+    assert workspace.statistics()["leases"] - before == 3
+    assert (np.from_dlpack(workspace) != 0xA5).any()
+
+
+def test_the_workspace_of_gt4pys_own_backend_can_be_ours():
+    memory = ours.external_workspace(config())
+    assert list(memory) == [core_defs.DeviceType.CPU]
+    mode = {"transient_memory_mode": ours.TransientMemoryMode.EXTERNAL}
+    smoothed(theirs(gpu=False, external_workspace=memory, optimization_args=mode))
+
+
+def test_without_a_size_it_is_gt4pys_own_backend(monkeypatch):
+    assert ours.external_workspace() is None
+    assert type(ours.make_dace_backend()) is type(theirs(gpu=False))
+    with pytest.raises(ValueError, match=VARIABLE):
+        ours.make_dace_backend(optimization_args={"transient_memory_mode": ours.TransientMemoryMode.EXTERNAL})
+    monkeypatch.setenv(VARIABLE, "1048576")
+    (workspace,) = ours.external_workspace().values()
+    assert workspace.nbytes == 1 << 20
+    monkeypatch.setenv(VARIABLE, "much")
+    with pytest.raises(ValueError, match=VARIABLE):
+        ours.make_dace_backend()
+
+
+@pytest.mark.parametrize("mode", [mode for mode in ours.TransientMemoryMode if mode.name != "EXTERNAL"])
+def test_another_mode_than_external_is_refused(mode):
+    with pytest.raises(ValueError, match=mode.name):
+        ours.make_dace_backend(config=config(), optimization_args={"transient_memory_mode": mode})
+
+
+def test_what_contradicts_is_refused():
+    with pytest.raises(ValueError, match="auto_optimize"):
+        ours.make_dace_backend(config=config(), auto_optimize=False)
+    with pytest.raises(TypeError, match="workspace is made here"):
+        ours.make_dace_backend(config=config(), external_workspace={})
+    with pytest.raises(ValueError, match="cuda"):
+        ours.make_dace_backend(config=workslab.BackendConfig(workspace_size=1 << 20, platform="cuda"))
+    with pytest.raises(ValueError, match="host"):
+        ours.make_dace_backend(gpu=True, config=workslab.BackendConfig(workspace_size=1 << 20, platform="host"))
+
+
+def test_a_workspace_that_is_too_small_says_so():
+    allocator = workslab.ExternalWorkspaceAllocator("host")
+    allocator.release(0)
+    backend = ours.make_dace_backend(config=config("1KiB"))
+    with pytest.raises(ValueError, match="1024"):
+        smoothed(backend)
+    del backend
+    allocator.release(0)
+
+
+def test_a_lease_that_the_thread_holds_will_do():
+    backend = ours.make_dace_backend(config=config())
+    (workspace,) = backend.external_workspace.values()
+    with workspace.lease():
+        smoothed(backend)
+
+
+def test_threads_take_turns():
+    backend = ours.make_dace_backend(config=config())
+    smoothed(backend)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(smoothed, backend, 200) for _ in range(2)]:
+            done.result()
