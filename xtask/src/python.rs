@@ -71,6 +71,13 @@ pub fn run_tests() -> Result<(), String> {
         .env("PATH", before_path(&testing.join("bin"))?)
         // What is compiled stays out of the checkout.
         .current_dir(&folder))?;
+    for example in examples()? {
+        run(Command::new(testing.join("bin/python"))
+            .args(["-W", "ignore"])
+            .arg(example)
+            .env("PATH", before_path(&testing.join("bin"))?)
+            .current_dir(&folder))?;
+    }
     run(Command::new(testing.join("bin/python"))
         .args(["-m", "mypy", "--config-file"])
         .arg(package.join("pyproject.toml"))
@@ -89,6 +96,19 @@ pub fn run_tests() -> Result<(), String> {
         .arg("--allowlist")
         .arg(package.join("tests/stubtest.txt"))
         .current_dir(&folder))
+}
+
+/// The examples in Python, in their order.
+fn examples() -> Result<Vec<PathBuf>, String> {
+    let folder = root().join("examples/python");
+    let listed = std::fs::read_dir(&folder).map_err(|error| said(&folder, &error))?;
+    let mut found: Vec<PathBuf> = listed
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "py"))
+        .collect();
+    found.sort();
+    Ok(found)
 }
 
 /// A Python that is new enough: of the name with its version, or one of pyenv's, or python3 itself.
