@@ -49,7 +49,8 @@ _LOG: Final = logging.getLogger("workslab.dace")
 KNOWN_VERSIONS: Final = ("2.0.0a10", "2.0.0b1")
 
 #: What a symbol without a sample value is taken to be.
-_SAMPLE: Final = 1000
+_SAMPLE: Final = 10_000
+_LEVELS: Final = 65
 
 _MARK: Final = "workslab: transients planned"
 
@@ -589,8 +590,17 @@ def _evaluate(size: sympy.Expr, symbols: Mapping[str, int]) -> int:
 
 
 def _guess(symbol: str) -> int:
-    """A sample of a symbol's value. GT4Py's ranges begin near 0."""
-    return 0 if symbol.endswith(("_range_0", "_0_range_0")) else _SAMPLE
+    """A sample of a symbol's value, by what GT4Py's and icon4py's programs call theirs: ranges begin at 0, a column has
+    65 levels, an index that is of neither the vertical nor the horizontal is of a level near the top."""
+    name = symbol.lower()
+    if name.endswith("_range_0") or "start" in name:
+        return 0
+    if "vertical" in name or name in ("nlev", "n_lev"):
+        return _LEVELS
+    horizontal = ("horizontal", "cell", "edge", "vert")
+    if "index" in name and not any(word in name for word in horizontal):
+        return _LEVELS // 6
+    return _SAMPLE
 
 
 def _size(array: dace.data.Data) -> sympy.Expr:
