@@ -295,6 +295,33 @@ def test_an_array_that_nothing_uses_takes_no_bytes(allocator):
     assert (result == np.arange(10)).all()
 
 
+def test_components_may_share_what_they_read(allocator):
+    """DaCe lists the node of A in both components, and an order with a node in it twice is none."""
+    sdfg = dace.SDFG("shared_source")
+    for name in ("A", "B", "C"):
+        sdfg.add_array(name, [N], dace.float64)
+    for name in ("x", "y", "z"):
+        sdfg.add_transient(name, [N], dace.float64, lifetime=External)
+    state = sdfg.add_state(is_start_block=True)
+    source = state.add_read("A")
+    for copied in ("x", "y"):
+        state.add_nedge(source, state.add_access(copied), dace.Memlet(f"{copied}[0:N]"))
+    step(state, "z", ["x", "y"])
+    step(state, "B", ["z"])
+    state.add_nedge(source, state.add_write("C"), dace.Memlet("C[0:N]"))
+    planned.plan(sdfg, symbols={"N": 100})
+    workspace = allocator.allocate(0, 1 << 20)
+    compiled = sdfg.compile()
+    arguments = {"A": np.arange(100.0), "B": np.zeros(100), "C": np.zeros(100), "N": 100}
+    compiled.initialize(**arguments)
+    planned.bind(compiled, workspace)
+    np.from_dlpack(workspace)[:] = 0xA5
+    with workspace.lease():
+        compiled(**arguments)
+    assert (arguments["B"] == 2 * arguments["A"]).all()
+    assert (arguments["C"] == arguments["A"]).all()
+
+
 def test_a_wrong_plan_would_be_noticed(allocator, monkeypatch):
     """The random programs are no test if bytes that are shared too early give right results."""
     lifetime = planned._Timeline.lifetime

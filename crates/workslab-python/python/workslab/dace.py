@@ -541,12 +541,13 @@ class _Timeline:
 
 def _generated_order(state: dace.SDFGState, components: Iterable[Any]) -> Iterator[Any]:
     """The nodes outside of scopes as code is generated for them: a depth-first topological order of each
-    component."""
-    top = set(state.scope_children()[None])
+    component. Components may share an access node that all of them read."""
+    left = {node for node in state.scope_children()[None] if not isinstance(node, nodes.ExitNode)}
     for component in components:
         sources = [node for node in component.nodes() if component.in_degree(node) == 0]
         for node in sdfg_utils.dfs_topological_sort(component, sources):
-            if node in top and not isinstance(node, nodes.ExitNode):
+            if node in left:
+                left.remove(node)
                 yield node
 
 
