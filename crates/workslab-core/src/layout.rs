@@ -221,21 +221,7 @@ impl<P: Platform> Lease<'_, P> {
             Some(program) => format!("the layout of program '{program}'"),
             None => "a layout".into(),
         };
-        lease.grow_to(plan.bytes, what)?;
-        if plan.bytes > lease.size() {
-            let workspace = lease.workspace();
-            let reserved = workspace.size() - lease.size();
-            return Err(Error::Exhausted {
-                platform: P::NAME,
-                device: workspace.device(),
-                what: what(),
-                requested: plan.bytes,
-                available: lease.size(),
-                size: workspace.size(),
-                size_origin: workspace.size_origin().map(str::to_owned),
-                needed_size: plan.bytes.saturating_add(reserved),
-            });
-        }
+        lease.cover_for(plan.bytes, what)?;
         for array in &plan.arrays {
             if !base.is_multiple_of(array.alignment) {
                 return Err(Error::Misplaced {

@@ -161,6 +161,40 @@ impl<'w, P: Platform> Lease<'w, P> {
         Ok(())
     }
 
+    /// Sees to it that the lease covers `bytes` from its beginning, which a program places things in by
+    /// itself, and counts them as used. `what` is called so in messages.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] if it does not and the workspace cannot grow; or why it cannot.
+    pub fn cover(&mut self, bytes: usize, what: &str) -> Result<(), Error> {
+        self.cover_for(bytes, || what.to_owned())?;
+        self.reach(self.base().address() + bytes);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn cover_for(&self, bytes: usize, what: impl Fn() -> String) -> Result<(), Error> {
+        if bytes <= self.size() {
+            return Ok(());
+        }
+        self.grow_to(bytes, &what)?;
+        if bytes <= self.size() {
+            return Ok(());
+        }
+        let workspace = self.workspace;
+        let reserved = workspace.size() - self.size();
+        Err(Error::Exhausted {
+            platform: P::NAME,
+            device: workspace.device(),
+            what: what(),
+            requested: bytes,
+            available: self.size(),
+            size: workspace.size(),
+            size_origin: workspace.size_origin().map(str::to_owned),
+            needed_size: bytes.saturating_add(reserved),
+        })
+    }
+
     #[inline]
     pub(crate) fn reach(&self, address: usize) {
         self.peak.set(self.peak.get().max(address));
