@@ -66,6 +66,13 @@ pub enum Command {
             Runs are recorded by workslab replay --record, or by any program with \
             workslab::plan::runs::append.")]
     Size(SizeArgs),
+    /// Says what a library that DaCe compiled takes, and what memory it needs from its caller
+    #[command(after_help = "Examples:\n  \
+            workslab inspect .dacecache/smooth/build/libsmooth.so\n  \
+            workslab inspect .dacecache/smooth/build/libsmooth.so --symbol N=1000\n\n\
+            With a value for each symbol the library is loaded, and asked how many bytes it needs; \
+            otherwise nothing of it runs.")]
+    Inspect(InspectArgs),
     /// Prints a completion script for a shell
     #[command(
         after_help = "Example:\n  workslab completions bash > /etc/bash_completion.d/workslab"
@@ -74,6 +81,18 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The library, in the build folder that DaCe left it in
+    pub library: PathBuf,
+    /// A symbol's value; give each of them
+    #[arg(long = "symbol", value_name = "NAME=VALUE")]
+    pub symbols: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,17 @@ pub enum CliError {
     /// The replay failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// A compiled library cannot be used.
+    #[error(transparent)]
+    Compiled(#[from] workslab_dace::Error),
+    /// A value of a symbol cannot be used.
+    #[error("--symbol {given:?}: {reason}")]
+    Symbol {
+        /// What was given.
+        given: String,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
     /// A platform or its driver refused.
     #[error(transparent)]
     Core(#[from] CoreError),

@@ -9,6 +9,7 @@ mod args;
 mod config;
 mod devices;
 mod error;
+mod inspect;
 pub mod plan;
 pub mod replay;
 mod size;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Plan(args) => return plan::run(&args),
         Command::Size(args) => return size::run(&args),
         Command::Devices(args) => devices::run(&args)?,
+        Command::Inspect(args) => inspect::run(&args)?,
         Command::Config(args) => config::run(&args)?,
         Command::Replay(args) => replay::run(&args)?,
         Command::Completions { shell } => {

@@ -1,5 +1,6 @@
 //! The command as a person types it: what it prints, and what it answers to bad input.
 
+mod inspect;
 mod plan;
 mod size;
 mod support;
