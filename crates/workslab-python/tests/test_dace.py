@@ -12,7 +12,8 @@ import workslab
 
 dace = pytest.importorskip("dace", reason="DaCe is not installed")
 
-from dace.sdfg.state import LoopRegion  # noqa: E402
+from dace.properties import CodeBlock  # noqa: E402
+from dace.sdfg.state import ConditionalBlock, ControlFlowRegion, LoopRegion  # noqa: E402
 
 from workslab import dace as planned  # noqa: E402
 
@@ -183,7 +184,8 @@ def randomly(seed) -> tuple[dace.SDFG, Callable[[np.ndarray], np.ndarray]]:
         sdfg.add_array(name, [N], dace.float64)
     times = {f"t{index}": chosen.choice([1, 1, 2, 3]) for index in range(8)}
     for name, factor in times.items():
-        sdfg.add_transient(name, [N * factor], chosen.choice([dace.float64] * 3 + [dace.float32]), lifetime=External)
+        dtype = chosen.choice([dace.float64] * 3 + [dace.float32, dace.int64, dace.int32])
+        sdfg.add_transient(name, [N * factor], dtype, lifetime=External)
     written, script = ["A"], []
 
     def steps(state, count, frozen=()):
@@ -204,7 +206,23 @@ def randomly(seed) -> tuple[dace.SDFG, Callable[[np.ndarray], np.ndarray]]:
     state = sdfg.add_state(is_start_block=True)
     steps(state, 2)
     for block in range(5):
-        if chosen.random() < 0.3:
+        kind = chosen.random()
+        if kind < 0.2:
+            # N is 200 when it runs, so the second branch is never taken, which nobody knows before.
+            branches = ConditionalBlock(f"branches{block}")
+            sdfg.add_node(branches)
+            sdfg.add_edge(state, branches, dace.InterstateEdge())
+            for condition, taken in (("N > 100", True), ("N <= 100", False)):
+                region = ControlFlowRegion(f"branch{block}_{taken}")
+                branches.add_branch(CodeBlock(condition), region)
+                begin, had = len(script), list(written)
+                steps(region.add_state(f"in_branch{block}_{taken}", is_start_block=True), 2)
+                if not taken:
+                    del script[begin:]
+                    written[:] = had
+            state = sdfg.add_state(f"after{block}")
+            sdfg.add_edge(branches, state, dace.InterstateEdge())
+        elif kind < 0.5:
             loop = LoopRegion(f"loop{block}", f"k{block} < 3", f"k{block}", f"k{block} = 0", f"k{block} = k{block} + 1")
             sdfg.add_node(loop)
             sdfg.add_edge(state, loop, dace.InterstateEdge())
