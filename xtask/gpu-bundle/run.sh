@@ -65,6 +65,8 @@ for example in "$here"/bin/0*; do
 done
 step rocm-replay $over "$here/bin/workslab" replay "$data" --platform rocm
 step rocm-replay-planned $over "$here/bin/workslab" replay "$data" --platform rocm --planned
+step endurance "$here/bin/endurance"
+cat "$out/endurance.log"
 step bench "$here/bin/bench"
 cat "$out/bench.log"
 if python3 -c 'import cupy' 2>/dev/null || python3 -c 'import torch' 2>/dev/null; then

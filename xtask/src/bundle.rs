@@ -18,10 +18,12 @@ pub fn lay_out() -> Result<(), String> {
     }
     let matrix = build(&["test", "--no-run", "-p", "workslab-tests", "--test", "all"])?;
     let bench = build(&["build", "-p", "workslab-cuda", "--bench", "gpu"])?;
+    let endurance = build(&["build", "-p", "workslab-cuda", "--bench", "endurance"])?;
     let command = build(&["build", "-p", "workslab-cli", "--bin", "workslab"])?;
     let library = build(&["build", "-p", "workslab-hip-over-cuda"])?;
     let examples = build(&["build", "-p", "workslab-examples", "--examples"])?;
     let mut programs = vec![("matrix".to_owned(), matrix), ("bench".to_owned(), bench)];
+    programs.push(("endurance".to_owned(), endurance));
     programs.push(("workslab".to_owned(), command));
     programs.push(("libworkslab_hip_over_cuda.so".to_owned(), library));
     for example in examples {
