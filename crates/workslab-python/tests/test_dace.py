@@ -3,7 +3,6 @@
 import os
 import random
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -31,20 +30,35 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
     dace.Config.set("default_build_folder", value=str(tmp_path / ".dacecache"))
 
 
+#: Elements of 1, 2, 4, 8 and 16 bytes.
+DTYPES = (dace.float64, dace.float32, dace.int8, dace.int16, dace.int32, dace.int64, dace.complex64, dace.complex128)
+
+
+def converted(dtype, value):
+    """A whole number as an element, in C++. Small types wrap; what is not the real part of a number is 1."""
+    if dtype in (dace.complex64, dace.complex128):
+        return f"{dtype.ctype}({value}, 1)"
+    return f"({dtype.ctype})({value})" if dtype in (dace.float64, dace.float32) else f"({dtype.ctype})(long long)({value})"
+
+
 def step(state, into, sources, factor=1):
     """Adds `into[i] = sources[0][i % its length] + factor * …` for every element, after what the state has."""
     have = {node.data: node for node in state.data_nodes()}
     arrays = state.sdfg.arrays
-    length = arrays[into].shape[0]
-    terms = [f"{'' if n == 0 else f'{factor} * '}in{n}[i % ({arrays[name].shape[0]})]" for n, name in enumerate(sources)]
+    terms = []
+    for n, name in enumerate(sources):
+        element = f"in{n}[i % ({arrays[name].shape[0]})]"
+        real = f"{element}.real()" if arrays[name].dtype in (dace.complex64, dace.complex128) else element
+        terms.append(f"{1 if n == 0 else factor} * (double){real}")
     memlets = {f"in{n}": dace.Memlet(f"{name}[0:{arrays[name].shape[0]}]") for n, name in enumerate(sources)}
     inputs = {name: have.get(name) or state.add_read(name) for name in sources}
     state.add_mapped_tasklet(
         f"into_{into}",
-        {"i": f"0:{length}"},
+        {"i": f"0:{arrays[into].shape[0]}"},
         memlets,
-        f"out = {' + '.join(terms)}",
+        f"out = {converted(arrays[into].dtype, ' + '.join(terms))};",
         {"out": dace.Memlet(f"{into}[i]")},
+        language=dace.Language.CPP,
         external_edges=True,
         input_nodes=inputs,
         output_nodes={into: state.add_write(into)},
@@ -176,98 +190,174 @@ def test_a_file_for_the_command_is_written(tmp_path):
     assert '"cells+1"' in text and '"program": "captured"' in text
 
 
-def randomly(seed) -> tuple[dace.SDFG, Callable[[np.ndarray], np.ndarray]]:
-    """A random program of whole numbers, and what it comes to in numpy."""
-    chosen = random.Random(seed)
-    sdfg = dace.SDFG(f"random_{seed}")
-    for name in ("A", "B"):
-        sdfg.add_array(name, [N], dace.float64)
-    times = {f"t{index}": chosen.choice([1, 1, 2, 3]) for index in range(8)}
-    for name, factor in times.items():
-        dtype = chosen.choice([dace.float64] * 3 + [dace.float32, dace.int64, dace.int32])
-        sdfg.add_transient(name, [N * factor], dtype, lifetime=External)
-    written, script = ["A"], []
+class Randomly:
+    """A random program of whole numbers, and the same in numpy."""
 
-    def steps(state, count, frozen=()):
-        touched = set(frozen)
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.sdfg = dace.SDFG(f"random_{seed}")
+        #: Of each array, also those of nested SDFGs: its type, and how many times N its length is.
+        self.arrays = {}
+        #: What happens, in order: (into, sources, factor).
+        self.script = []
+        for name in ("A", "B"):
+            self.sdfg.add_array(name, [N], dace.float64)
+            self.arrays[name] = (dace.float64, 1)
+        self.transients = [f"t{index}" for index in range(8)]
+        for name in self.transients:
+            self._transient(self.sdfg, name, name)
+        self.written = ["A"]
+        self._fill()
+
+    def _transient(self, sdfg, name, known_as):
+        dtype = self.random.choice([dace.float64] * 4 + list(DTYPES))
+        times = self.random.choice([1, 1, 2, 3])
+        sdfg.add_transient(name, [N * times], dtype, lifetime=External)
+        self.arrays[known_as] = (dtype, times)
+
+    def _fill(self):
+        state = self.sdfg.add_state(is_start_block=True)
+        self._steps(state, 2)
+        for block in range(5):
+            kind = self.random.random()
+            if kind < 0.2:
+                state = self._branches(state, block)
+            elif kind < 0.5:
+                state = self._loop(state, block)
+            else:
+                state = self.sdfg.add_state_after(state, f"state{block}")
+            self._steps(state, self.random.choice([1, 2, 3]))
+        last = self.sdfg.add_state_after(state, "last")
+        self._step(last, "B", self.written[-2:], 1, {})
+
+    def _step(self, state, into, sources, factor, names):
+        """A step of the program and of the script, in which the arrays may have other names."""
+        step(state, into, sources, factor)
+        self.script.append((names.get(into, into), [names.get(source, source) for source in sources], factor))
+
+    def _steps(self, state, count):
+        touched = set()
         for _ in range(count):
-            sources = [chosen.choice(written) for _ in range(chosen.choice([1, 2]))]
-            sources = list(dict.fromkeys(sources))
-            free = [name for name in times if name not in touched and name not in sources]
+            sources = list(dict.fromkeys(self.random.choice(self.written) for _ in range(self.random.choice([1, 2]))))
+            free = [name for name in self.transients if name not in touched and name not in sources]
             if not free:
                 return
-            into, factor = chosen.choice(free), chosen.choice([1, -1, 2])
+            into = self.random.choice(free)
             touched |= {into, *sources}
-            step(state, into, sources, factor)
-            script.append((into, sources, factor))
-            if into not in written:
-                written.append(into)
+            if self.random.random() < 0.3:
+                self._nested(state, into, sources)
+            else:
+                self._step(state, into, sources, self.random.choice([1, -1, 2]), {})
+            if into not in self.written:
+                self.written.append(into)
 
-    state = sdfg.add_state(is_start_block=True)
-    steps(state, 2)
-    for block in range(5):
-        kind = chosen.random()
-        if kind < 0.2:
-            # N is 200 when it runs, so the second branch is never taken, which nobody knows before.
-            branches = ConditionalBlock(f"branches{block}")
-            sdfg.add_node(branches)
-            sdfg.add_edge(state, branches, dace.InterstateEdge())
-            for condition, taken in (("N > 100", True), ("N <= 100", False)):
-                region = ControlFlowRegion(f"branch{block}_{taken}")
-                branches.add_branch(CodeBlock(condition), region)
-                begin, had = len(script), list(written)
-                steps(region.add_state(f"in_branch{block}_{taken}", is_start_block=True), 2)
-                if not taken:
-                    del script[begin:]
-                    written[:] = had
-            state = sdfg.add_state(f"after{block}")
-            sdfg.add_edge(branches, state, dace.InterstateEdge())
-        elif kind < 0.5:
-            loop = LoopRegion(f"loop{block}", f"k{block} < 3", f"k{block}", f"k{block} = 0", f"k{block} = k{block} + 1")
-            sdfg.add_node(loop)
-            sdfg.add_edge(state, loop, dace.InterstateEdge())
-            inside = loop.add_state(f"inside{block}", is_start_block=True)
-            begin = len(script)
-            steps(inside, 2)
-            again = script[begin:]
-            script.extend(again * 2)
-            state = sdfg.add_state(f"after{block}")
-            sdfg.add_edge(loop, state, dace.InterstateEdge())
+    def _branches(self, state, block):
+        """N is 200 when it runs, so the second branch is never taken, which nobody knows before."""
+        branches = ConditionalBlock(f"branches{block}")
+        self.sdfg.add_node(branches)
+        self.sdfg.add_edge(state, branches, dace.InterstateEdge())
+        for condition, taken in (("N > 100", True), ("N <= 100", False)):
+            region = ControlFlowRegion(f"branch{block}_{taken}")
+            branches.add_branch(CodeBlock(condition), region)
+            begin, had = len(self.script), list(self.written)
+            self._steps(region.add_state(f"in_branch{block}_{taken}", is_start_block=True), 2)
+            if not taken:
+                del self.script[begin:]
+                self.written[:] = had
+        return self._after(self.sdfg, branches, f"after{block}")
+
+    def _loop(self, state, block):
+        loop = self._three_times(self.sdfg, f"k{block}")
+        self.sdfg.add_edge(state, loop, dace.InterstateEdge())
+        begin = len(self.script)
+        self._steps(loop.add_state(f"inside{block}", is_start_block=True), 2)
+        self.script.extend(self.script[begin:] * 2)
+        return self._after(self.sdfg, loop, f"after{block}")
+
+    def _nested(self, state, into, sources):
+        """A nested SDFG with transients of its own, and sometimes a loop over what it does with them."""
+        number = len(self.arrays)
+        inner = dace.SDFG(f"nested{number}")
+        names = {"result": into} | {f"from{n}": source for n, source in enumerate(sources)}
+        for name, outer in names.items():
+            inner.add_array(name, self.sdfg.arrays[outer].shape, self.sdfg.arrays[outer].dtype)
+        for name in ("x", "y"):
+            names[name] = f"{name} of {number}"
+            self._transient(inner, name, names[name])
+        own = [f"from{n}" for n in range(len(sources))]
+        first = inner.add_state(is_start_block=True)
+        self._step(first, "x", own, 1, names)
+        if self.random.random() < 0.5:
+            loop = self._three_times(inner, "inner")
+            inner.add_edge(first, loop, dace.InterstateEdge())
+            begin = len(self.script)
+            inside = loop.add_state(is_start_block=True)
+            self._step(inside, "y", ["x", own[0]], -1, names)
+            self._step(loop.add_state_after(inside), "x", ["y", own[-1]], 2, names)
+            self.script.extend(self.script[begin:] * 2)
+            last = self._after(inner, loop, "last")
         else:
-            state = sdfg.add_state_after(state, f"state{block}")
-        steps(state, chosen.choice([1, 2, 3]))
-    last = sdfg.add_state_after(state, "last")
-    step(last, "B", written[-2:])
-    script.append(("B", written[-2:], 1))
+            last = inner.add_state_after(first)
+            self._step(last, "y", ["x"], 1, names)
+        self._step(last, "result", ["y", own[0]], 1, names)
+        node = state.add_nested_sdfg(inner, dict.fromkeys(own), {"result": None}, {"N": "N"})
+        have = {node.data: node for node in state.data_nodes()}
+        for n, source in enumerate(sources):
+            memlet = self.sdfg.make_array_memlet(source)
+            state.add_edge(have.get(source) or state.add_read(source), None, node, f"from{n}", memlet)
+        state.add_edge(node, "result", state.add_write(into), None, self.sdfg.make_array_memlet(into))
 
-    def expected(values):
-        n = len(values)
+    @staticmethod
+    def _three_times(sdfg, index):
+        loop = LoopRegion(f"loop_{index}", f"{index} < 3", index, f"{index} = 0", f"{index} = {index} + 1")
+        sdfg.add_node(loop)
+        return loop
+
+    @staticmethod
+    def _after(sdfg, block, name):
+        state = sdfg.add_state(name)
+        sdfg.add_edge(block, state, dace.InterstateEdge())
+        return state
+
+    def expected(self, values):
+        """What the program leaves in B, by numpy."""
         have = {"A": values}
-        for into, sources, factor in script:
-            length = n * times.get(into, 1)
+        for into, sources, factor in self.script:
+            dtype, times = self.arrays[into]
+            length = len(values) * times
             total = np.zeros(length)
             for index, source in enumerate(sources):
-                total += (1 if index == 0 else factor) * have[source][np.arange(length) % len(have[source])]
-            have[into] = total
+                elements = np.resize(have[source].real.astype(np.float64), length)
+                total += (1 if index == 0 else factor) * elements
+            whole = dtype in (dace.int8, dace.int16, dace.int32, dace.int64)
+            have[into] = (total.astype(np.int64) if whole else total).astype(dtype.type)
         return have["B"]
-
-    return sdfg, expected
 
 
 @pytest.mark.parametrize("seed", range(RANDOM))
 def test_random_programs_compute_what_they_should(allocator, seed):
-    sdfg, expected = randomly(seed)
-    planned.plan(sdfg, symbols={"N": 100})
+    program = Randomly(seed)
+    planned.plan(program.sdfg, symbols={"N": 100})
     workspace = allocator.allocate(0, 1 << 20)
-    result, _ = run(sdfg, workspace, 200, poison=(0x00, 0xA5, 0xFF)[seed % 3])
-    assert (result == expected(np.arange(200.0))).all()
+    result, _ = run(program.sdfg, workspace, 200, poison=(0x00, 0xA5, 0xFF)[seed % 3])
+    assert (result == program.expected(np.arange(200.0))).all()
+
+
+def test_the_random_programs_have_everything():
+    programs = [Randomly(seed) for seed in range(100)]
+    assert {dtype for program in programs for dtype, _ in program.arrays.values()} == set(DTYPES)
+    for kind in (ConditionalBlock, LoopRegion):
+        having = [any(isinstance(r, kind) for r in program.sdfg.all_control_flow_blocks()) for program in programs]
+        assert sum(having) > 20
+    nested = [sum(1 for _ in program.sdfg.all_sdfgs_recursive()) - 1 for program in programs]
+    assert sum(count > 1 for count in nested) > 50
 
 
 def test_a_plan_survives_json(allocator):
-    sdfg, expected = randomly(0)
-    planned.plan(sdfg)
-    result, _ = run(dace.SDFG.from_json(sdfg.to_json()), allocator.allocate(0, 1 << 20), 200)
-    assert (result == expected(np.arange(200.0))).all()
+    program = Randomly(0)
+    planned.plan(program.sdfg)
+    result, _ = run(dace.SDFG.from_json(program.sdfg.to_json()), allocator.allocate(0, 1 << 20), 200)
+    assert (result == program.expected(np.arange(200.0))).all()
 
 
 def test_two_threads_take_turns_thousands_of_times(allocator):

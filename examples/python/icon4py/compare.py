@@ -1,89 +1,41 @@
 """04: programs of icon4py's dynamical core on its simple grid, with and without workslab.
 
     pip install icon4py-atmosphere-dycore==0.4.1 gt4py==1.2.1 dace==2.0.0a10 xarray netcdf4 cmake ninja
-    python -O -W ignore examples/python/icon4py/compare.py [--bytes-only]
+    python -O -W ignore examples/python/icon4py/compare.py [--bytes-only] [PART OF A PROGRAM'S NAME ...]
 
-Prints, for each program, the bytes that DaCe would take for its transients at the planner's sample of the symbols, those
-that the plan takes, and the lower bound. Then it runs the program with scoped transients and in a workspace whose every
-byte was written before, and compares all fields bit by bit. Lowering and compiling takes minutes per program.
+Prints, for each program whose name has one of the parts (all, if there are none), the bytes that DaCe would take for its
+transients at the planner's sample of the symbols, those that the plan takes, and the lower bound. Then it runs the
+program with scoped transients and in a workspace whose every byte was written before, and compares all fields bit by
+bit. Lowering and compiling takes minutes per program.
 """
 
+import argparse
 import sys
 
-import gt4py.next as gtx
 import numpy as np
 from gt4py.next.program_processors.runners.dace import make_dace_backend as gt4py_backend
-from gt4py.next.type_system import type_specifications as ts
-from icon4py.model.atmosphere.dycore.stencils import vertically_implicit_dycore_solver as solvers
-from icon4py.model.common.grid import simple
+from programs import arguments, arrays, chosen, grid
 
 import workslab
 import workslab.gt4py
-
-LEVELS = 10
-PROGRAMS = (
-    solvers.vertically_implicit_solver_at_predictor_step,
-    solvers.vertically_implicit_solver_at_corrector_step,
-)
 
 
 class Enough(Exception):
     """The plan is all that is wanted."""
 
 
-def field(random, of, sizes):
-    shape = [sizes[dimension.value] for dimension in of.dims]
-    kind = of.dtype.kind.name
-    if kind == "BOOL":
-        values = random.uniform(size=shape) > 0.5
-    elif kind.startswith("FLOAT"):
-        values = random.uniform(0.5, 1.5, shape)
-    else:
-        values = random.integers(0, LEVELS, shape).astype(np.int32)
-    return gtx.as_field(list(of.dims), values)
-
-
-def scalar(name, of, sizes):
-    kind = of.kind.name
-    if kind == "BOOL":
-        return False
-    if kind.startswith("FLOAT"):
-        return np.float64(0.5)
-    if "start" in name:
-        return np.int32(0)
-    if "cell" in name or "horizontal" in name:
-        return np.int32(sizes["Cell"])
-    return np.int32(LEVELS if "vertical" in name or "lev" in name.split("_") else 1)
-
-
-def arguments(program, grid):
-    """Values of the right types and shapes; the same whenever they are made."""
-    random = np.random.default_rng(0)
-    sizes = {"Cell": grid.num_cells, "Edge": grid.num_edges, "Vertex": grid.num_vertices, "K": LEVELS + 1, "C2E": 3}
-    made = {}
-    for parameter in program.past_stage.past_node.params:
-        of, name = parameter.type, parameter.id
-        if isinstance(of, ts.TupleType):
-            made[name] = tuple(field(random, one, sizes) for one in of.types)
-        elif isinstance(of, ts.FieldType):
-            made[name] = field(random, of, sizes)
-        else:
-            made[name] = scalar(name, of, sizes)
-    return made
-
-
 def run(program, backend, grid):
     values = arguments(program, grid)
-    program.with_backend(backend)(**values, offset_provider=grid.connectivities)
-    flat = []
-    for value in values.values():
-        flat.extend(value if isinstance(value, tuple) else [value])
-    return [one.asnumpy() for one in flat if hasattr(one, "asnumpy")]
+    program.with_backend(backend)(**values, offset_provider=grid.tables)
+    return arrays(values)
 
 
 def main():
-    bytes_only = "--bytes-only" in sys.argv[1:]
-    grid = simple.simple_grid()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bytes-only", action="store_true", help="plan, and run nothing")
+    parser.add_argument("part", nargs="*", help="of a program's name; all programs if there is none")
+    asked = parser.parse_args()
+    programs = chosen(asked.part, parser)
     config = workslab.BackendConfig(workspace_size="64MiB")
     plan = workslab.gt4py.plan
 
@@ -92,26 +44,27 @@ def main():
         for storage in made.storages:
             dace, planned, bound = storage.dace_bytes({}), storage.bytes({}), storage.lower_bound({})
             print(f"| {sdfg.name} | {len(storage.arrays)} | {dace} | {planned} | {bound} | {planned / dace:.3f} |", flush=True)
-        if bytes_only:
+        if asked.bytes_only:
             raise Enough
         return made
 
     workslab.gt4py.plan = shown
     print("| program | arrays | DaCe | planned | lower bound | planned / DaCe |")
+    small = grid()
     different = []
-    for program in PROGRAMS:
+    for name, program in programs:
         backend = workslab.gt4py.make_dace_backend(config=config)
         (workspace,) = backend.external_workspace.values()
         np.from_dlpack(workspace)[:] = 0xA5
         try:
-            ours = run(program, backend, grid)
+            ours = run(program, backend, small)
         except Enough:
             continue
-        theirs = run(program, gt4py_backend(gpu=False), grid)
+        theirs = run(program, gt4py_backend(gpu=False), small)
         if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(ours, theirs, strict=True)):
-            print(f"{program.__name__}: {len(ours)} fields, bit-identical")
+            print(f"{name}: {len(ours)} fields, bit-identical", flush=True)
         else:
-            different.append(program.__name__)
+            different.append(name)
     if different:
         sys.exit(f"results differ: {', '.join(different)}")
 
