@@ -1,6 +1,10 @@
 """GT4Py's DaCe backend with a workspace. Programs are compiled, so these tests take a while."""
 
 import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -133,3 +137,43 @@ def test_threads_take_turns():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(smoothed, backend, 200) for _ in range(2)]:
             done.result()
+
+
+#: A process of its own, since GT4Py reads its mode when it is imported. The spawned ones of its pool read this too.
+IN_A_PROCESS = """
+import test_gt4py as test
+
+def main():
+    backend = test.ours.make_dace_backend(config=test.config())
+    (workspace,) = backend.external_workspace.values()
+    test.np.from_dlpack(workspace)[:] = 0xA5
+    test.smoothed(backend, times=3)
+    assert workspace.statistics()["leases"] == 3
+    assert (test.np.from_dlpack(workspace) != 0xA5).any()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("mode", ["serial", "thread", "process"])
+def test_the_plan_goes_with_the_program_in_every_build_mode(tmp_path, mode):
+    (tmp_path / "script.py").write_text(IN_A_PROCESS)
+    environment = os.environ | {
+        "GT4PY_BUILD_JOBS_MODE": mode,
+        "GT4PY_BUILD_CACHE_LIFETIME": "persistent",
+        "GT4PY_BUILD_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": str(pathlib.Path(__file__).parent),
+    }
+
+    def libraries():
+        run = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        assert "WARNING" not in run.stderr and "calling thread" not in run.stderr
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.so")}
+
+    built = libraries()
+    assert built
+    sources = [path.read_text() for path in tmp_path.rglob("*.cpp")]
+    assert any("workslab: transients planned" in source for source in sources)
+    assert libraries() == built, "the second process takes what the first one built"

@@ -44,6 +44,8 @@ def main():
         for storage in made.storages:
             dace, planned, bound = storage.dace_bytes({}), storage.bytes({}), storage.lower_bound({})
             print(f"| {sdfg.name} | {len(storage.arrays)} | {dace} | {planned} | {bound} | {planned / dace:.3f} |", flush=True)
+        if not made.storages:
+            print(f"| {sdfg.name} | 0 | | | | |", flush=True)
         if asked.bytes_only:
             raise Enough
         return made

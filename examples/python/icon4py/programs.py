@@ -39,6 +39,8 @@ PROGRAMS = {
 }
 #: What a number means that is neither an index nor a size.
 CHOICES = {"igradp_method": 3, "divdamp_order": 24}
+#: What a program cannot do without: this one reads the level above the one that it writes, so icon4py begins at 1.
+NEEDED = {"compute_interpolation_and_nonhydro_buoy": {"vertical_start": np.int32(1)}}
 
 
 def chosen(parts, parser):
@@ -118,7 +120,7 @@ def arguments(program, grid):
             made[name] = field(random, name, of, grid)
         else:
             made[name] = scalar(name, of, grid)
-    return made
+    return made | NEEDED.get(program.past_stage.past_node.id, {})
 
 
 def arrays(values):
