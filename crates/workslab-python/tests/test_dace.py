@@ -86,9 +86,9 @@ def run(sdfg, workspace, n, poison=0xA5):
     arguments = {"A": np.arange(n, dtype=np.float64), "B": np.zeros(n), "N": n}
     compiled.initialize(**arguments)
     needed = planned.bind(compiled, workspace)
-    np.from_dlpack(workspace)[:] = poison
-    for _ in range(3):
+    for turn in range(3):
         with workspace.lease():
+            np.from_dlpack(workspace)[:] = poison ^ turn
             compiled(**arguments)
     return arguments["B"], needed
 
