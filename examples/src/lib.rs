@@ -4,6 +4,8 @@ use std::error::Error;
 
 use workslab::{AnyAllocator, OnPlatform};
 
+#[cfg(feature = "cuda")]
+pub mod kernels;
 pub mod solver;
 
 /// What an example comes to.
