@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// How often this process, seen from its first ancestor that asked, was forked into being.
+#[inline]
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::sync::{self, Condvar, Mutex, MutexGuard, Thread};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, Thread, ThreadId};
 
 /// Whoever is inside.
 pub(crate) struct Occupant {
@@ -44,6 +44,9 @@ struct Waiter {
 
 /// What the gate's mutex protects: its own bookkeeping and whatever the owner keeps with it.
 pub(crate) struct GateState<T> {
+    /// Whether somebody is inside.
+    held: bool,
+    /// Who is inside, or else who was last: a thread that comes back finds its handle here.
     occupant: Option<Occupant>,
     queue: VecDeque<Waiter>,
     next_ticket: u64,
@@ -57,14 +60,21 @@ pub(crate) struct GateState<T> {
 impl<T> GateState<T> {
     /// Who is inside, or else who will be next.
     pub(crate) fn occupant(&self) -> Option<&Occupant> {
-        self.occupant
-            .as_ref()
-            .or_else(|| self.queue.front().map(|waiter| &waiter.occupant_to_be))
+        if self.held {
+            self.occupant.as_ref()
+        } else {
+            self.queue.front().map(|waiter| &waiter.occupant_to_be)
+        }
     }
 
     /// Whether somebody is inside.
     pub(crate) fn is_held(&self) -> bool {
-        self.occupant.is_some()
+        self.held
+    }
+
+    fn is_held_by(&self, thread: ThreadId) -> bool {
+        let occupant = self.occupant.as_ref().filter(|_| self.held);
+        occupant.is_some_and(|occupant| occupant.thread.id() == thread)
     }
 }
 
@@ -78,6 +88,7 @@ impl<T> Gate<T> {
     pub(crate) fn new(inside: T) -> Self {
         Self {
             state: Mutex::new(GateState {
+                held: false,
                 occupant: None,
                 queue: VecDeque::new(),
                 next_ticket: 0,
@@ -105,12 +116,22 @@ impl<T> Gate<T> {
         program: Option<usize>,
         patience: Patience,
     ) -> Result<MutexGuard<'_, GateState<T>>, (Refusal, MutexGuard<'_, GateState<T>>)> {
-        let thread = sync::current_thread();
+        let me = sync::current_id();
         let mut state = sync::lock(&self.state);
-        if state.occupant.is_some() || !state.queue.is_empty() {
-            state = self.queue_up(state, &thread, program, patience)?;
+        if state.held || !state.queue.is_empty() {
+            state = self.queue_up(state, me, program, patience)?;
         }
-        state.occupant = Some(Occupant { thread, program });
+        state.held = true;
+        if let Some(last) = &mut state.occupant
+            && last.thread.id() == me
+        {
+            last.program = program;
+        } else {
+            state.occupant = Some(Occupant {
+                thread: sync::current_thread(),
+                program,
+            });
+        }
         Ok(state)
     }
 
@@ -119,16 +140,11 @@ impl<T> Gate<T> {
     fn queue_up<'g>(
         &'g self,
         mut state: MutexGuard<'g, GateState<T>>,
-        thread: &Thread,
+        me: ThreadId,
         program: Option<usize>,
         patience: Patience,
     ) -> Result<MutexGuard<'g, GateState<T>>, (Refusal, MutexGuard<'g, GateState<T>>)> {
-        let me = thread.id();
-        if state
-            .occupant
-            .as_ref()
-            .is_some_and(|occupant| occupant.thread.id() == me)
-        {
+        if state.is_held_by(me) {
             return Err((Refusal::Own, state));
         }
         if matches!(patience, Patience::None) {
@@ -141,7 +157,7 @@ impl<T> Gate<T> {
         state.queue.push_back(Waiter {
             ticket,
             occupant_to_be: Occupant {
-                thread: thread.clone(),
+                thread: sync::current_thread(),
                 program,
             },
         });
@@ -151,7 +167,7 @@ impl<T> Gate<T> {
                 .queue
                 .front()
                 .is_some_and(|waiter| waiter.ticket == ticket);
-            if first && state.occupant.is_none() {
+            if first && !state.held {
                 state.queue.pop_front();
                 state.waited += since.elapsed();
                 return Ok(state);
@@ -194,7 +210,7 @@ impl<T> Gate<T> {
 
     /// Leaves; the first in the queue may enter. Only for whoever is inside.
     pub(crate) fn leave(&self, mut state: MutexGuard<'_, GateState<T>>) {
-        state.occupant = None;
+        state.held = false;
         if !state.queue.is_empty() {
             self.freed.notify_all();
         }

@@ -31,7 +31,7 @@ pub struct Lease<'w, P: Platform> {
     /// The highest address that a frame has reached.
     peak: Cell<usize>,
     /// What a frame found when it was dropped and could not return.
-    trouble: RefCell<Option<Error>>,
+    trouble: RefCell<Option<Box<Error>>>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -74,7 +74,7 @@ impl<'w, P: Platform> Lease<'w, P> {
     /// [`Error::Guard`]; or the driver's, if red zones could not be read.
     pub fn finish(self) -> Result<(), Error> {
         match self.trouble.take() {
-            Some(error) => Err(error),
+            Some(error) => Err(*error),
             None => Ok(()),
         }
     }
@@ -202,7 +202,9 @@ impl<'w, P: Platform> Lease<'w, P> {
 
     /// Keeps the first error that a frame could not return.
     pub(crate) fn keep_trouble(&self, error: Error) {
-        self.trouble.borrow_mut().get_or_insert(error);
+        self.trouble
+            .borrow_mut()
+            .get_or_insert_with(|| Box::new(error));
     }
 }
 

@@ -7,29 +7,41 @@
 
 #[cfg(not(loom))]
 mod imp {
+    use std::cell::Cell;
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::thread::Thread;
+    pub(crate) use std::thread::{Thread, ThreadId};
 
     pub(crate) use once_cell::sync::OnceCell;
 
     pub(crate) fn current_thread() -> Thread {
+        std::thread::current()
+    }
+
+    /// The calling thread's id. A lease asks for it each time, and a handle would have to be counted.
+    #[inline]
+    pub(crate) fn current_id() -> ThreadId {
         thread_local! {
-            // `std::thread::current` looks its handle up anew on each call; a lease asks often.
-            static CURRENT: Thread = std::thread::current();
+            static CURRENT: Cell<Option<ThreadId>> = const { Cell::new(None) };
         }
-        CURRENT
-            .try_with(Thread::clone)
-            .unwrap_or_else(|_| std::thread::current())
+        CURRENT.get().unwrap_or_else(|| {
+            let id = std::thread::current().id();
+            CURRENT.set(Some(id));
+            id
+        })
     }
 }
 
 #[cfg(loom)]
 mod imp {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use loom::thread::Thread;
+    pub(crate) use loom::thread::{Thread, ThreadId};
 
     pub(crate) fn current_thread() -> Thread {
         loom::thread::current()
+    }
+
+    pub(crate) fn current_id() -> ThreadId {
+        loom::thread::current().id()
     }
 
     /// `once_cell`'s contract over a loom mutex: one initialiser at a time, a failure is not kept.

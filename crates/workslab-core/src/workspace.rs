@@ -72,7 +72,7 @@ enum Tail<P: Platform> {
     /// Perhaps work on a stream that may be gone; the workspace's event was recorded behind it.
     Recorded,
     /// Work whose end can no longer be known.
-    Lost(Error),
+    Lost(Box<Error>),
 }
 
 pub(crate) struct ProgramRecord {
@@ -94,7 +94,7 @@ pub(crate) struct Inside<P: Platform> {
     cross_stream_waits: u64,
     violations: u64,
     /// What guard mode found at the end of a lease, and nobody has been told of.
-    untold: Option<Error>,
+    untold: Option<Box<Error>>,
 }
 
 impl<P: Platform> Workspace<P> {
@@ -565,71 +565,80 @@ impl<P: Platform> Workspace<P> {
         };
         if let Some(error) = state.inside.untold.take() {
             self.gate.leave(state);
-            return Err(error);
+            return Err(*error);
         }
+        let limit;
         if let Some(capture) = captured {
             state = self.enter_capture(state, stream, capture)?;
+            limit = self.begin_lease(&mut state, program);
         } else {
             let same_stream =
                 matches!(&state.inside.tail, Tail::Stream(tail) if tail.id() == stream.id());
+            limit = self.begin_lease(&mut state, program);
             if !same_stream {
-                state = self.hand_over(state, stream)?;
+                self.hand_over(state, stream, program)?;
             }
         }
+        Ok(Lease::new(self, stream, program, captured, limit))
+    }
+
+    /// Counts a lease, and gives the address after the last byte that it covers.
+    #[inline]
+    fn begin_lease(&self, state: &mut GateState<Inside<P>>, program: Option<usize>) -> usize {
         let inside = &mut state.inside;
         inside.leases += 1;
         if let Some(program) = program {
             inside.programs[program].leases += 1;
         }
-        let limit = self.limit(&state);
-        drop(state);
-        Ok(Lease::new(self, stream, program, captured, limit))
+        self.limit(state)
     }
 
     /// Makes `stream` wait for what the last holder left on another stream. The caller is inside
     /// the gate; the mutex is open during the driver's calls, so that others can ask who holds it.
+    /// All that is written down is written before, so that it need not be closed again unless they fail.
     #[cold]
-    fn hand_over<'g>(
-        &'g self,
-        mut state: MutexGuard<'g, GateState<Inside<P>>>,
+    fn hand_over(
+        &self,
+        mut state: MutexGuard<'_, GateState<Inside<P>>>,
         stream: &P::Stream,
-    ) -> Result<MutexGuard<'g, GateState<Inside<P>>>, Error> {
-        let tail = std::mem::replace(&mut state.inside.tail, Tail::Idle);
+        program: Option<usize>,
+    ) -> Result<(), Error> {
+        let inside = &mut state.inside;
+        // A stream that is not owned leaves its mark when the lease ends.
+        let next = if stream.is_owned() {
+            Tail::Stream(stream.clone())
+        } else {
+            Tail::Idle
+        };
+        let tail = std::mem::replace(&mut inside.tail, next);
+        let waits = u64::from(!matches!(tail, Tail::Idle));
+        inside.cross_stream_waits += waits;
         drop(state);
         let ordered = match &tail {
-            Tail::Idle => Ok(false),
-            Tail::Stream(last) => self.follow(stream, last).map(|()| true),
-            Tail::Recorded => stream.wait(&self.event).map(|()| true),
-            Tail::Lost(error) => Err(error.clone()),
+            Tail::Idle => return Ok(()),
+            Tail::Stream(last) => self.follow(stream, last),
+            Tail::Recorded => stream.wait(&self.event),
+            Tail::Lost(error) => Err(Error::clone(error)),
         };
-        if matches!(ordered, Ok(true)) {
-            // Not under the mutex: whoever listens may have locks of its own, as Python has.
-            tracing::debug!(
-                platform = P::NAME,
-                device = self.device.ordinal(),
-                "workspace handed to another stream"
-            );
-        }
-        let mut state = self.gate.peek();
-        match ordered {
-            Ok(waited) => {
-                if waited {
-                    state.inside.cross_stream_waits += 1;
-                }
-                // A stream that is not owned leaves its mark when the lease ends.
-                state.inside.tail = if stream.is_owned() {
-                    Tail::Stream(stream.clone())
-                } else {
-                    Tail::Idle
-                };
-                Ok(state)
+        if let Err(error) = ordered {
+            let mut state = self.gate.peek();
+            let inside = &mut state.inside;
+            inside.tail = tail;
+            inside.cross_stream_waits -= waits;
+            inside.leases -= 1;
+            if let Some(program) = program {
+                inside.programs[program].leases -= 1;
             }
-            Err(error) => {
-                state.inside.tail = tail;
-                self.gate.leave(state);
-                Err(error)
-            }
+            self.gate.leave(state);
+            return Err(error);
         }
+        // Not under the mutex: whoever listens may have locks of its own, as Python has.
+        tracing::debug!(
+            platform = P::NAME,
+            device = self.device.ordinal(),
+            "workspace handed to another stream"
+        );
+        Ok(())
     }
 
     /// Makes `stream` wait for what is on `last`. What a capture has taken down runs with its graph.
@@ -650,7 +659,7 @@ impl<P: Platform> Workspace<P> {
         program: Option<usize>,
         captured: Option<CaptureId>,
         used: usize,
-        trouble: Option<Error>,
+        trouble: Option<Box<Error>>,
     ) {
         if let Some(capture) = captured {
             self.leave_capture(stream, capture);
@@ -697,7 +706,7 @@ impl<P: Platform> Workspace<P> {
             Ok(()) => Tail::Idle,
             Err(_) => {
                 tracing::error!(%error, "the end of a lease could not be marked");
-                Tail::Lost(error)
+                Tail::Lost(Box::new(error))
             }
         }
     }
@@ -711,7 +720,7 @@ impl<P: Platform> Workspace<P> {
                 Tail::Idle => return Ok(()),
                 Tail::Stream(last) => Some(last.clone()),
                 Tail::Recorded => None,
-                Tail::Lost(error) => return Err(error.clone()),
+                Tail::Lost(error) => return Err(Error::clone(error)),
             }
         };
         match last {

@@ -15,6 +15,7 @@ pub(crate) const DEINITIALIZED: Code = 4;
 
 impl Functions {
     /// An error for a code that is not success.
+    #[inline]
     pub(crate) fn check(
         &self,
         device: DeviceId,
@@ -75,6 +76,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    #[inline]
     pub(crate) fn check(&self, call: &'static str, code: Code) -> Result<(), Error> {
         self.functions.check(self.device, call, code)
     }

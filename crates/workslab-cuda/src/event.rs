@@ -31,6 +31,7 @@ impl CudaEvent {
         Ok(Self { context, raw })
     }
 
+    #[inline]
     pub(crate) fn raw(&self) -> CUevent {
         self.raw
     }

@@ -201,6 +201,7 @@ impl CudaStream {
         self.raw().cast()
     }
 
+    #[inline]
     pub(crate) fn raw(&self) -> CUstream {
         match &self.raw {
             Raw::Own(own) => own.raw,
@@ -210,6 +211,7 @@ impl CudaStream {
     }
 
     /// The default stream is the current context's; every other knows its own.
+    #[inline]
     fn current_if_needed(&self) -> Result<Option<Current>, Error> {
         match self.raw {
             Raw::Default => Current::set(&self.context).map(Some),
@@ -224,18 +226,22 @@ impl CudaStream {
 unsafe impl Stream for CudaStream {
     type Event = CudaEvent;
 
+    #[inline]
     fn id(&self) -> StreamId {
         self.id
     }
 
+    #[inline]
     fn device(&self) -> DeviceId {
         self.context.device
     }
 
+    #[inline]
     fn is_owned(&self) -> bool {
         !matches!(self.raw, Raw::Lent(_))
     }
 
+    #[inline]
     fn record(&self, event: &CudaEvent) -> Result<(), Error> {
         let _current = self.current_if_needed()?;
         // SAFETY: both handles are alive.
@@ -243,6 +249,7 @@ unsafe impl Stream for CudaStream {
         self.context.check("cuEventRecord", code)
     }
 
+    #[inline]
     fn wait(&self, event: &CudaEvent) -> Result<(), Error> {
         let _current = self.current_if_needed()?;
         // SAFETY: both handles are alive.
@@ -258,6 +265,7 @@ unsafe impl Stream for CudaStream {
         self.context.check("cuStreamSynchronize", code)
     }
 
+    #[inline]
     fn capture(&self) -> Result<Option<CaptureId>, Error> {
         match self.raw {
             // What is enqueued on it would have to wait for blocking streams; no graph can do that.

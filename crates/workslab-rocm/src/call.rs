@@ -14,6 +14,7 @@ pub(crate) const DEINITIALIZED: Code = 4;
 
 impl Functions {
     /// An error for a code that is not success.
+    #[inline]
     pub(crate) fn check(
         &self,
         device: DeviceId,

@@ -32,6 +32,7 @@ impl RocmEvent {
         Ok(Self { functions, raw })
     }
 
+    #[inline]
     pub(crate) fn raw(&self) -> hipEvent_t {
         self.raw
     }

@@ -203,6 +203,7 @@ impl RocmStream {
         self.raw().cast()
     }
 
+    #[inline]
     pub(crate) fn raw(&self) -> hipStream_t {
         match &self.raw {
             Raw::Own(own) => own.raw,
@@ -212,6 +213,7 @@ impl RocmStream {
     }
 
     /// The default stream is the current device's; every other knows its own device.
+    #[inline]
     fn current_if_needed(&self) -> Result<Option<Current<'static>>, Error> {
         match self.raw {
             Raw::Default => Current::set(self.functions, self.device).map(Some),
@@ -226,18 +228,22 @@ impl RocmStream {
 unsafe impl Stream for RocmStream {
     type Event = RocmEvent;
 
+    #[inline]
     fn id(&self) -> StreamId {
         self.id
     }
 
+    #[inline]
     fn device(&self) -> DeviceId {
         self.device
     }
 
+    #[inline]
     fn is_owned(&self) -> bool {
         !matches!(self.raw, Raw::Lent(_))
     }
 
+    #[inline]
     fn record(&self, event: &RocmEvent) -> Result<(), Error> {
         let _current = self.current_if_needed()?;
         // SAFETY: both handles are alive.
@@ -245,6 +251,7 @@ unsafe impl Stream for RocmStream {
         self.functions.check(self.device, "hipEventRecord", code)
     }
 
+    #[inline]
     fn wait(&self, event: &RocmEvent) -> Result<(), Error> {
         let _current = self.current_if_needed()?;
         // SAFETY: both handles are alive.
@@ -261,6 +268,7 @@ unsafe impl Stream for RocmStream {
             .check(self.device, "hipStreamSynchronize", code)
     }
 
+    #[inline]
     fn capture(&self) -> Result<Option<CaptureId>, Error> {
         match self.raw {
             // What is enqueued on it would have to wait for blocking streams; no graph can do that.
