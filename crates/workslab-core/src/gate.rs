@@ -101,6 +101,7 @@ impl<T> Gate<T> {
     }
 
     /// Looks inside without entering.
+    #[inline]
     pub(crate) fn peek(&self) -> MutexGuard<'_, GateState<T>> {
         sync::lock(&self.state)
     }
@@ -111,6 +112,7 @@ impl<T> Gate<T> {
         clippy::type_complexity,
         reason = "a guard on both paths is the point: the caller reads on"
     )]
+    #[inline]
     pub(crate) fn enter(
         &self,
         program: Option<usize>,
@@ -209,6 +211,7 @@ impl<T> Gate<T> {
     }
 
     /// Leaves; the first in the queue may enter. Only for whoever is inside.
+    #[inline]
     pub(crate) fn leave(&self, mut state: MutexGuard<'_, GateState<T>>) {
         state.held = false;
         if !state.queue.is_empty() {

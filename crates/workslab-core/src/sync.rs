@@ -94,6 +94,7 @@ pub(crate) use imp::*;
 
 /// Locks `mutex`. A panic elsewhere cannot leave our state half-changed (no call-back runs under
 /// the lock), so poisoning carries no information here.
+#[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.lock() {
         Ok(guard) => guard,

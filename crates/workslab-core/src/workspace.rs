@@ -596,7 +596,6 @@ impl<P: Platform> Workspace<P> {
     /// Makes `stream` wait for what the last holder left on another stream. The caller is inside
     /// the gate; the mutex is open during the driver's calls, so that others can ask who holds it.
     /// All that is written down is written before, so that it need not be closed again unless they fail.
-    #[cold]
     fn hand_over(
         &self,
         mut state: MutexGuard<'_, GateState<Inside<P>>>,
