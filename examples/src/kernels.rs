@@ -17,7 +17,7 @@ pub const SOURCE: &str = include_str!("../kernels/conjugate_gradient.cu");
 
 /// A launch over vectors: so many blocks of so many threads, and a part of a dot product for each.
 const WHOLE: (c_uint, c_uint) = (64, 128);
-const PARTS: usize = 64 * 128;
+const PARTS: usize = WHOLE.0 as usize * WHOLE.1 as usize;
 /// The launches that sum the parts: to one for each thread, and to one.
 const FOLDS: [(usize, (c_uint, c_uint)); 2] = [(PARTS, (1, 128)), (128, (1, 1))];
 

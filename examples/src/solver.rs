@@ -45,6 +45,19 @@ impl Laplacian {
     }
 }
 
+/// `x · y` for ordinary slices.
+#[must_use]
+pub fn dot(x: &[f64], y: &[f64]) -> f64 {
+    x.iter().zip(y).map(|(x, y)| x * y).sum()
+}
+
+/// `y = alpha x + beta y` for ordinary slices.
+pub fn axpby(alpha: f64, x: &[f64], beta: f64, y: &mut [f64]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = alpha * x + beta * *y;
+    }
+}
+
 /// The device work that the solver is made of.
 pub trait Kernels<P: Platform> {
     /// `y = A x`.
@@ -96,7 +109,7 @@ where
     }
 
     fn dot(&self, x: &Array<'_, f64, P>, y: &Array<'_, f64, P>) -> Result<f64, Error> {
-        Ok(x.host()?.iter().zip(y.host()?).map(|(x, y)| x * y).sum())
+        Ok(dot(x.host()?, y.host()?))
     }
 
     fn axpby(
@@ -106,9 +119,7 @@ where
         beta: f64,
         y: &mut Array<'_, f64, P>,
     ) -> Result<(), Error> {
-        for (y, x) in y.host_mut()?.iter_mut().zip(x.host()?) {
-            *y = alpha * x + beta * *y;
-        }
+        axpby(alpha, x.host()?, beta, y.host_mut()?);
         Ok(())
     }
 }
@@ -131,8 +142,7 @@ impl<P: Platform> Kernels<P> for StagedKernels {
     }
 
     fn dot(&self, x: &Array<'_, f64, P>, y: &Array<'_, f64, P>) -> Result<f64, Error> {
-        let products = x.to_vec()?.into_iter().zip(y.to_vec()?);
-        Ok(products.map(|(x, y)| x * y).sum())
+        Ok(dot(&x.to_vec()?, &y.to_vec()?))
     }
 
     fn axpby(
@@ -143,9 +153,7 @@ impl<P: Platform> Kernels<P> for StagedKernels {
         y: &mut Array<'_, f64, P>,
     ) -> Result<(), Error> {
         let mut sum = y.to_vec()?;
-        for (y, x) in sum.iter_mut().zip(x.to_vec()?) {
-            *y = alpha * x + beta * *y;
-        }
+        axpby(alpha, &x.to_vec()?, beta, &mut sum);
         y.write(&sum)
     }
 }

@@ -28,6 +28,10 @@ step() {
   name=$1
   shift
   if "$@" >"$out/$name.log" 2>&1; then
+    if head -1 "$out/$name.log" | grep -q '^skipped'; then
+      echo "skipped $name: $(head -1 "$out/$name.log")"
+      return
+    fi
     echo "ok      $name: $(grep -E '^test result|every byte right|"nanoseconds"|ERROR SUMMARY' "$out/$name.log" | tail -1 | cut -c1-160)"
   else
     echo "FAILED  $name ($?); the end of $out/$name.log:"
@@ -53,9 +57,8 @@ step matrix matrix case_3_cuda env
 for example in "$here"/bin/0*; do
   step "example-$(basename "$example" | cut -c1-2)" "$example" cuda
 done
-# The one with kernels compiled at run time says so where it cannot run, and that is no success here.
+# Where its kernels cannot be compiled, that is no success on this machine.
 if grep -q '^skipped' "$out/example-08.log"; then
-  echo "FAILED  example-08: $(cat "$out/example-08.log")"
   failed="$failed example-08"
 else
   cat "$out/example-08.log"

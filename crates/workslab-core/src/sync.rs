@@ -9,13 +9,9 @@
 mod imp {
     use std::cell::Cell;
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::thread::{Thread, ThreadId};
+    pub(crate) use std::thread::{Thread, ThreadId, current as current_thread};
 
     pub(crate) use once_cell::sync::OnceCell;
-
-    pub(crate) fn current_thread() -> Thread {
-        std::thread::current()
-    }
 
     /// The calling thread's id. A lease asks for it each time, and a handle would have to be counted.
     #[inline]
@@ -24,7 +20,7 @@ mod imp {
             static CURRENT: Cell<Option<ThreadId>> = const { Cell::new(None) };
         }
         CURRENT.get().unwrap_or_else(|| {
-            let id = std::thread::current().id();
+            let id = current_thread().id();
             CURRENT.set(Some(id));
             id
         })
@@ -34,14 +30,10 @@ mod imp {
 #[cfg(loom)]
 mod imp {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use loom::thread::{Thread, ThreadId};
-
-    pub(crate) fn current_thread() -> Thread {
-        loom::thread::current()
-    }
+    pub(crate) use loom::thread::{Thread, ThreadId, current as current_thread};
 
     pub(crate) fn current_id() -> ThreadId {
-        loom::thread::current().id()
+        current_thread().id()
     }
 
     /// `once_cell`'s contract over a loom mutex: one initialiser at a time, a failure is not kept.

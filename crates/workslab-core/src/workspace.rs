@@ -567,17 +567,15 @@ impl<P: Platform> Workspace<P> {
             self.gate.leave(state);
             return Err(*error);
         }
-        let limit;
-        if let Some(capture) = captured {
+        let ordered = if let Some(capture) = captured {
             state = self.enter_capture(state, stream, capture)?;
-            limit = self.begin_lease(&mut state, program);
+            true
         } else {
-            let same_stream =
-                matches!(&state.inside.tail, Tail::Stream(tail) if tail.id() == stream.id());
-            limit = self.begin_lease(&mut state, program);
-            if !same_stream {
-                self.hand_over(state, stream, program)?;
-            }
+            matches!(&state.inside.tail, Tail::Stream(tail) if tail.id() == stream.id())
+        };
+        let limit = self.begin_lease(&mut state, program);
+        if !ordered {
+            self.hand_over(state, stream, program)?;
         }
         Ok(Lease::new(self, stream, program, captured, limit))
     }
