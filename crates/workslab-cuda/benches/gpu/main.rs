@@ -134,23 +134,27 @@ fn run() -> Result<Value, AnyError> {
     group(
         &mut results,
         vec![
-            Case::new("hand-over/workslab, there and back", 200, || {
+            Case::new("hand-over/workslab, there and back", 2000, || {
                 drop(program.lease(&one)?);
                 drop(program.lease(&other)?);
                 Ok(())
             }),
-            Case::new("hand-over/event record + wait, there and back", 200, || {
-                for (from, to) in [(&one, &other), (&other, &one)] {
-                    // SAFETY: the streams and the event live.
-                    unsafe {
-                        let code = (bench.driver.cuEventRecord)(event, from.as_raw());
-                        ok("cuEventRecord", code)?;
-                        let code = (bench.driver.cuStreamWaitEvent)(to.as_raw(), event, 0);
-                        ok("cuStreamWaitEvent", code)?;
+            Case::new(
+                "hand-over/event record + wait, there and back",
+                2000,
+                || {
+                    for (from, to) in [(&one, &other), (&other, &one)] {
+                        // SAFETY: the streams and the event live.
+                        unsafe {
+                            let code = (bench.driver.cuEventRecord)(event, from.as_raw());
+                            ok("cuEventRecord", code)?;
+                            let code = (bench.driver.cuStreamWaitEvent)(to.as_raw(), event, 0);
+                            ok("cuStreamWaitEvent", code)?;
+                        }
                     }
-                }
-                Ok(())
-            }),
+                    Ok(())
+                },
+            ),
         ],
     )?;
     bench.synchronize(&one)?;

@@ -12,7 +12,6 @@ use crate::driver::Bench;
 use crate::{ARRAYS, AnyError, BYTES, SAMPLES, summary};
 
 const THREADS: usize = 8;
-const ITERATIONS: usize = 200;
 
 /// What a thread does at its turn, given its number.
 type Turn<'t> = &'t (dyn Fn(usize) -> Result<(), String> + Sync);
@@ -29,8 +28,13 @@ fn program(workspace: &Workspace<Cuda>, stream: &CudaStream) -> Result<(), Strin
     Ok(())
 }
 
-/// For each sample what the slowest thread took for one turn, in nanoseconds.
-fn samples(bench: &Bench, threads: usize, turn: Turn<'_>) -> Result<Vec<f64>, AnyError> {
+/// For each sample of so many turns what the slowest thread took for one, in nanoseconds.
+fn samples(
+    bench: &Bench,
+    threads: usize,
+    turns: usize,
+    turn: Turn<'_>,
+) -> Result<Vec<f64>, AnyError> {
     let barrier = Barrier::new(threads);
     let of_thread = |thread: usize| -> Result<Vec<f64>, String> {
         let attached = bench.attach().map_err(|error| error.to_string());
@@ -40,10 +44,10 @@ fn samples(bench: &Bench, threads: usize, turn: Turn<'_>) -> Result<Vec<f64>, An
         for _ in 0..=SAMPLES {
             barrier.wait();
             let since = Instant::now();
-            for _ in 0..ITERATIONS {
+            for _ in 0..turns {
                 outcome = outcome.and_then(|()| turn(thread));
             }
-            took.push(since.elapsed().as_secs_f64() * 1e9 / ITERATIONS as f64);
+            took.push(since.elapsed().as_secs_f64() * 1e9 / turns as f64);
         }
         outcome.map(|()| took)
     };
@@ -91,14 +95,16 @@ pub(crate) fn measure(results: &mut Map<String, Value>, bench: &Bench) -> Result
         }
         Ok(())
     };
-    let cases: [(&str, Turn<'_>); 3] = [
-        ("workslab, a workspace each", &own),
-        ("workslab, one workspace", &shared),
-        ("cuMemAllocAsync, kept pool", &pool),
+    // So many turns that a sample takes more than a millisecond: the slowest of eight threads is
+    // otherwise the one that woke up last, on a cold cache.
+    let cases: [(&str, usize, Turn<'_>); 3] = [
+        ("workslab, a workspace each", 20_000, &own),
+        ("workslab, one workspace", 400, &shared),
+        ("cuMemAllocAsync, kept pool", 100, &pool),
     ];
-    for (name, turn) in cases {
+    for (name, turns, turn) in cases {
         for threads in [1, THREADS] {
-            let of = summary(samples(bench, threads, turn)?);
+            let of = summary(samples(bench, threads, turns, turn)?);
             results.insert(format!("threads/{name}, {threads} thread(s)"), of);
         }
     }
