@@ -13,38 +13,15 @@ import pytest
 import workslab
 
 pytest.importorskip("dace", reason="DaCe is not installed")
-gtx = pytest.importorskip("gt4py.next", reason="GT4Py is not installed")
+pytest.importorskip("gt4py.next", reason="GT4Py is not installed")
 
 from gt4py._core import definitions as core_defs  # noqa: E402
 from gt4py.next.program_processors.runners.dace import make_dace_backend as theirs  # noqa: E402
+from stencils import smoothed  # noqa: E402
 
 from workslab import gt4py as ours  # noqa: E402
 
 VARIABLE = "ICON4PY_BACKEND_WORKSPACE_SIZE"
-SIDE = 20
-
-I = gtx.Dimension("I")  # noqa: E741
-J = gtx.Dimension("J")
-Field = gtx.Field[gtx.Dims[I, J], gtx.float64]
-
-
-@gtx.field_operator
-def lap(f: Field) -> Field:
-    return f(I + 1) + f(I - 1) + f(J + 1) + f(J - 1) - 4.0 * f
-
-
-@gtx.field_operator
-def lap_of_lap_of_lap(f: Field) -> Field:
-    return lap(lap(lap(f)))
-
-
-@gtx.program
-def smooth(f: Field, out: Field, n: gtx.int32):
-    lap_of_lap_of_lap(f, out=out, domain={I: (3, n - 3), J: (3, n - 3)})
-
-
-def numpy_lap(f):
-    return f[2:, 1:-1] + f[:-2, 1:-1] + f[1:-1, 2:] + f[1:-1, :-2] - 4 * f[1:-1, 1:-1]
 
 
 @pytest.fixture(autouse=True)
@@ -55,17 +32,6 @@ def no_variable(monkeypatch):
 
 def config(size="1MiB"):
     return workslab.BackendConfig(workspace_size=size)
-
-
-def smoothed(backend, times=1):
-    f = gtx.as_field([I, J], np.random.default_rng(1).integers(0, 9, (SIDE, SIDE)).astype(float))
-    out = gtx.zeros({I: SIDE, J: SIDE}, dtype=gtx.float64)
-    program = smooth.with_backend(backend)
-    for _ in range(times):
-        program(f, out, np.int32(SIDE), offset_provider={})
-    want = numpy_lap(numpy_lap(numpy_lap(f.asnumpy())))
-    assert (out.asnumpy()[3:-3, 3:-3] == want).all()
-    return out
 
 
 def test_a_program_runs_in_the_workspace():
