@@ -7,6 +7,8 @@ import numpy as np
 from dace.properties import CodeBlock
 from dace.sdfg.state import ConditionalBlock, ControlFlowRegion, LoopRegion
 
+from workslab import dace as planned
+
 N = dace.symbol("N")
 External = dace.AllocationLifetime.External
 
@@ -58,6 +60,31 @@ def chain(name, dtypes, lengths):
         state = sdfg.add_state(is_start_block=True) if state is None else sdfg.add_state_after(state)
         step(state, into, [source])
     return sdfg
+
+
+def reads_again(name):
+    """A program in which x has to last while y is made of it: x = A, y = x + A, B = x + y."""
+    sdfg = dace.SDFG(name)
+    for array in ("A", "B"):
+        sdfg.add_array(array, [N], dace.float64)
+    state = None
+    for into, sources in (("x", ["A"]), ("y", ["x", "A"]), ("B", ["x", "y"])):
+        if into != "B":
+            sdfg.add_transient(into, [N], dace.float64, lifetime=External)
+        state = sdfg.add_state(is_start_block=True) if state is None else sdfg.add_state_after(state)
+        step(state, into, sources)
+    return sdfg
+
+
+def cut_lifetimes_short(monkeypatch):
+    """Makes plans that are wrong: an array's bytes are another's after the step that writes it."""
+    lifetime = planned._Timeline.lifetime
+
+    def too_short(self, key):
+        first, _ = lifetime(self, key)
+        return (first, first + 1)
+
+    monkeypatch.setattr(planned._Timeline, "lifetime", too_short)
 
 
 class Randomly:

@@ -11,7 +11,17 @@ import workslab
 dace = pytest.importorskip("dace", reason="DaCe is not installed")
 
 from dace.sdfg.state import ConditionalBlock, LoopRegion  # noqa: E402
-from sdfgs import DTYPES, External, N, Randomly, chain, step  # noqa: E402
+from sdfgs import (  # noqa: E402
+    DTYPES,
+    External,
+    N,
+    Randomly,
+    chain,
+    cut_lifetimes_short,
+    on_gpu,
+    reads_again,
+    step,
+)
 
 from workslab import dace as planned  # noqa: E402
 
@@ -107,6 +117,23 @@ def test_an_unknown_version_of_dace_gets_aligned_sums(monkeypatch, caplog):
     plan = planned.plan(sdfg)
     assert "99.0" in plan.storages[0].unshared and "99.0" in caplog.text
     assert plan.bytes({"N": 1}) == 3 * workslab.ALIGNMENT
+
+
+@pytest.mark.parametrize(("streams", "shared"), [(-1, True), (0, False), (4, False)])
+def test_programs_for_a_gpu_share_on_one_stream(streams, shared, caplog):
+    """What is generated is looked at here; compiled and run, where there is a GPU, it is in test_gpu.py."""
+    sdfg = on_gpu(chain(f"gpu{streams + 1}", [dace.float64, dace.float32, dace.int8, dace.float64], [N] * 4))
+    assert planned.use_external_memory(sdfg) == ["t0", "t1", "t2", "t3"]
+    with dace.config.set_temporary("compiler", "cuda", "max_concurrent_streams", value=streams):
+        plan = planned.plan(sdfg, symbols={"N": 1000})
+    (storage,) = plan.storages
+    assert storage.storage == "GPU_Global"
+    assert ("several streams" in caplog.text) is not shared
+    if shared:
+        assert storage.unshared is None
+        assert plan.bytes({"N": 1000}) == storage.lower_bound({"N": 1000}) == 8192 + 4096
+    else:
+        assert plan.bytes({"N": 1000}) == 8192 + 4096 + 1024 + 8192
 
 
 def test_an_array_that_is_read_first_keeps_its_bytes_to_itself():
@@ -234,22 +261,8 @@ def test_components_may_share_what_they_read(allocator):
 
 def test_a_wrong_plan_would_be_noticed(allocator, monkeypatch):
     """The random programs are no test if bytes that are shared too early give right results."""
-    lifetime = planned._Timeline.lifetime
-
-    def too_short(self, key):
-        first, _ = lifetime(self, key)
-        return (first, first + 1)
-
-    monkeypatch.setattr(planned._Timeline, "lifetime", too_short)
-    sdfg = dace.SDFG("too_short")
-    for name in ("A", "B"):
-        sdfg.add_array(name, [N], dace.float64)
-    state = None
-    for into, sources in (("x", ["A"]), ("y", ["x", "A"]), ("B", ["x", "y"])):
-        if into != "B":
-            sdfg.add_transient(into, [N], dace.float64, lifetime=External)
-        state = sdfg.add_state(is_start_block=True) if state is None else sdfg.add_state_after(state)
-        step(state, into, sources)
+    cut_lifetimes_short(monkeypatch)
+    sdfg = reads_again("too_short")
     planned.plan(sdfg)
     result, _ = run(sdfg, allocator.allocate(0, 1 << 20), 100)
     assert not (result == 3 * np.arange(100)).all()

@@ -1,12 +1,12 @@
 """04: programs of icon4py's dynamical core on its simple grid, with and without workslab.
 
     pip install icon4py-atmosphere-dycore==0.4.1 gt4py==1.2.1 dace==2.0.0a10 xarray netcdf4 cmake ninja
-    python -O -W ignore examples/python/icon4py/compare.py [--bytes-only] [PART OF A PROGRAM'S NAME ...]
+    python -O -W ignore examples/python/icon4py/compare.py [--bytes-only] [--gpu] [PART OF A PROGRAM'S NAME ...]
 
 Prints, for each program whose name has one of the parts (all, if there are none), the bytes that DaCe would take for its
 transients at the planner's sample of the symbols, those that the plan takes, and the lower bound. Then it runs the
 program with scoped transients and in a workspace whose every byte was written before, and compares all fields bit by
-bit. Lowering and compiling takes minutes per program.
+bit. Lowering and compiling takes minutes per program. With --gpu, which needs CuPy and nvcc, all of it is on a GPU.
 """
 
 import argparse
@@ -24,6 +24,15 @@ class Enough(Exception):
     """The plan is all that is wanted."""
 
 
+def poison(workspace):
+    if workspace.platform == "host":
+        np.from_dlpack(workspace)[:] = 0xA5
+    else:
+        import cupy
+
+        cupy.asarray(workspace)[:] = 0xA5
+
+
 def run(program, backend, grid):
     values = arguments(program, grid)
     program.with_backend(backend)(**values, offset_provider=grid.tables)
@@ -34,6 +43,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bytes-only", action="store_true", help="plan, and run nothing")
     parser.add_argument("part", nargs="*", help="of a program's name; all programs if there is none")
+    parser.add_argument("--gpu", action="store_true", help="fields and workspace on an NVIDIA or AMD GPU")
     asked = parser.parse_args()
     programs = chosen(asked.part, parser)
     config = workslab.BackendConfig(workspace_size="64MiB")
@@ -52,17 +62,18 @@ def main():
 
     workslab.gt4py.plan = shown
     print("| program | arrays | DaCe | planned | lower bound | planned / DaCe |")
-    small = grid()
+    scoped = gt4py_backend(gpu=asked.gpu)
+    small = grid(scoped)
     different = []
     for name, program in programs:
-        backend = workslab.gt4py.make_dace_backend(config=config)
+        backend = workslab.gt4py.make_dace_backend(gpu=asked.gpu, config=config)
         (workspace,) = backend.external_workspace.values()
-        np.from_dlpack(workspace)[:] = 0xA5
+        poison(workspace)
         try:
             ours = run(program, backend, small)
         except Enough:
             continue
-        theirs = run(program, gt4py_backend(gpu=False), small)
+        theirs = run(program, scoped, small)
         if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(ours, theirs, strict=True)):
             print(f"{name}: {len(ours)} fields, bit-identical", flush=True)
         else:

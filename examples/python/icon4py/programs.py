@@ -5,6 +5,7 @@ The grid is icon4py's simple one, or many of it side by side.
 
 import dataclasses
 from importlib import import_module
+from typing import Any
 
 import gt4py.next as gtx
 import numpy as np
@@ -59,9 +60,11 @@ class Grid:
     sizes: dict
     tables: dict
     levels: int
+    #: The backend on whose device the tables are, and the fields will be.
+    allocator: Any
 
 
-def grid(copies=1, levels=10):
+def grid(allocator, copies=1, levels=10):
     """Icon4py's simple grid, so many times; no copy has a neighbour in another one."""
     one = simple.simple_grid()
     sizes = {"Cell": one.num_cells, "Edge": one.num_edges, "Vertex": one.num_vertices}
@@ -72,9 +75,9 @@ def grid(copies=1, levels=10):
         shifted = np.where(table.ndarray < 0, table.ndarray, table.ndarray + shifts[:, None, None])
         values = shifted.reshape(-1, lengths[name]).astype(np.int32)
         tables[name] = gtx.as_connectivity(
-            list(table.domain.dims), table.codomain, values, skip_value=table.skip_value
+            list(table.domain.dims), table.codomain, values, skip_value=table.skip_value, allocator=allocator
         )
-    return Grid(lengths, tables, levels)
+    return Grid(lengths, tables, levels, allocator)
 
 
 def field(random, name, of, grid):
@@ -88,7 +91,7 @@ def field(random, name, of, grid):
         values = random.integers(0, grid.levels, shape).astype(np.int32)
         if "offset" in name:
             values -= np.arange(shape[-1], dtype=np.int32)  # from a level to any other
-    return gtx.as_field(list(of.dims), values)
+    return gtx.as_field(list(of.dims), values, allocator=grid.allocator)
 
 
 def scalar(name, of, grid):
