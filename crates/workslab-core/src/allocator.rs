@@ -284,11 +284,8 @@ impl<P: Platform> Slot<P> {
         if owners > 0 {
             users.push(format!("it has {owners} owner{}", plural(owners)));
         }
-        {
-            let state = workspace.gate().peek();
-            if state.is_held() {
-                users.push(format!("{} holds a lease", workspace.holder(&state)));
-            }
+        if workspace.gate().is_held() {
+            users.push(format!("{} holds a lease", workspace.holder()));
         }
         let reservations = workspace.held_reservations();
         if !reservations.is_empty() {
@@ -316,7 +313,7 @@ impl<P: Platform> Slot<P> {
     fn free(&mut self) -> Result<(), Error> {
         if let Some(workspace) = self.workspace.get() {
             workspace.check_process()?;
-            workspace.drain()?;
+            drop(workspace.settle()?);
         }
         drop(self.workspace.take());
         Ok(())

@@ -2,14 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::frame::Frame;
-use crate::gate::Patience;
+use crate::gate::Pass;
 use crate::platform::{CaptureId, Platform, Stream};
-use crate::workspace::{Workspace, patience_of};
+use crate::program::ProgramRecord;
+use crate::workspace::{Order, Workspace};
 use crate::{DevicePtr, Error};
 
 /// The right to use a workspace, or the part of it that is not reserved, until it is dropped.
@@ -23,7 +21,9 @@ use crate::{DevicePtr, Error};
 pub struct Lease<'w, P: Platform> {
     workspace: &'w Workspace<P>,
     stream: &'w P::Stream,
-    program: Option<usize>,
+    /// The right to be inside the workspace's gate, which keeps the lease on its thread.
+    pass: Pass<'w, Order<P>>,
+    program: Option<&'w ProgramRecord>,
     /// The capture that the lease belongs to, if its work becomes part of a graph.
     captured: Option<CaptureId>,
     /// Address after the last byte that may be used; grows with a workspace that does.
@@ -32,7 +32,6 @@ pub struct Lease<'w, P: Platform> {
     peak: Cell<usize>,
     /// What a frame found when it was dropped and could not return.
     trouble: RefCell<Option<Box<Error>>>,
-    not_send: PhantomData<*mut ()>,
 }
 
 impl<'w, P: Platform> Lease<'w, P> {
@@ -40,19 +39,19 @@ impl<'w, P: Platform> Lease<'w, P> {
     pub(crate) fn new(
         workspace: &'w Workspace<P>,
         stream: &'w P::Stream,
-        program: Option<usize>,
+        pass: Pass<'w, Order<P>>,
+        program: Option<&'w ProgramRecord>,
         captured: Option<CaptureId>,
-        limit: usize,
     ) -> Self {
         Self {
             workspace,
             stream,
+            pass,
             program,
             captured,
-            limit: Cell::new(limit),
+            limit: Cell::new(workspace.limit()),
             peak: Cell::new(workspace.base().address()),
             trouble: RefCell::new(None),
-            not_send: PhantomData,
         }
     }
 
@@ -130,9 +129,7 @@ impl<'w, P: Platform> Lease<'w, P> {
 
     /// The program it was taken for.
     pub fn program(&self) -> Option<String> {
-        let index = self.program?;
-        let state = self.workspace.gate().peek();
-        Some(state.inside.programs[index].name.to_string())
+        self.program.map(|program| program.name.to_string())
     }
 
     #[inline]
@@ -157,7 +154,7 @@ impl<'w, P: Platform> Lease<'w, P> {
             });
         }
         workspace.grow_front(bytes, what)?;
-        self.limit.set(workspace.limit(&workspace.gate().peek()));
+        self.limit.set(workspace.limit());
         Ok(())
     }
 
@@ -213,8 +210,9 @@ impl<P: Platform> Drop for Lease<'_, P> {
     fn drop(&mut self) {
         let used = self.peak.get() - self.workspace.base().address();
         let trouble = self.trouble.get_mut().take();
-        self.workspace
-            .end_lease(self.stream, self.program, self.captured, used, trouble);
+        let workspace = self.workspace;
+        workspace.end_lease(&mut self.pass, self.stream, self.captured, trouble);
+        workspace.note_use(self.program, used);
     }
 }
 
@@ -225,66 +223,5 @@ impl<P: Platform> fmt::Debug for Lease<'_, P> {
             .field("program", &self.program())
             .field("size", &self.size())
             .finish_non_exhaustive()
-    }
-}
-
-/// A program that leases under its name; from [`Workspace::program`].
-pub struct Program<'w, P: Platform> {
-    workspace: &'w Workspace<P>,
-    index: usize,
-    name: Arc<str>,
-}
-
-impl<'w, P: Platform> Program<'w, P> {
-    pub(crate) fn new(workspace: &'w Workspace<P>, index: usize, name: Arc<str>) -> Self {
-        Self {
-            workspace,
-            index,
-            name,
-        }
-    }
-
-    /// The program's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// As [`Workspace::lease`], for this program.
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub fn lease(&self, stream: &'w P::Stream) -> Result<Lease<'w, P>, Error> {
-        self.workspace
-            .enter(stream, Some(self.index), Patience::Endless)
-    }
-
-    /// As [`Workspace::try_lease`], for this program.
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub fn try_lease(&self, stream: &'w P::Stream) -> Result<Lease<'w, P>, Error> {
-        self.workspace
-            .enter(stream, Some(self.index), Patience::None)
-    }
-
-    /// As [`Workspace::lease_timeout`], for this program.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn lease_timeout(
-        &self,
-        stream: &'w P::Stream,
-        timeout: Duration,
-    ) -> Result<Lease<'w, P>, Error> {
-        self.workspace
-            .enter(stream, Some(self.index), patience_of(timeout))
-    }
-}
-
-impl<P: Platform> fmt::Debug for Program<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Program").field(&self.name()).finish()
     }
 }

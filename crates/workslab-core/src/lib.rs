@@ -27,6 +27,7 @@ mod lease;
 mod memset;
 mod pattern;
 mod platform;
+mod program;
 mod recorder;
 mod reservation;
 mod scratch;
@@ -45,13 +46,14 @@ pub use frame::{ArrayBuilder, Frame};
 pub use growth::{End, GrowableSlab, Growth, Pages};
 pub use guard::{GuardViolation, Side};
 pub use layout::{Bound, Layout, LayoutPlan, Phase, Slot};
-pub use lease::{Lease, Program};
+pub use lease::Lease;
 pub use memset::{MemsetCalls, fill_by_memset};
 pub use pattern::Pattern;
 pub use platform::{
     CaptureId, DeviceSlab, HostAccessible, Platform, ProcessWide, Stream, StreamId, check_disjoint,
     check_range, settle,
 };
+pub use program::Program;
 pub use recorder::{Recorded, Recorder};
 pub use reservation::Reservation;
 pub use scratch::{ArraySpec, DryArray, DryFrame, Scratch};

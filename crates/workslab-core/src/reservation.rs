@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::bump::ARRAY_ALIGNMENT;
-use crate::gate::{Patience, Refusal};
+use crate::gate::Patience;
 use crate::platform::{DeviceSlab, Platform, Stream};
 use crate::workspace::Workspace;
 use crate::{DevicePtr, End, Error, Pattern};
@@ -46,23 +46,18 @@ impl<P: Platform> Workspace<P> {
         if size == 0 {
             return Err(Error::ZeroSize);
         }
-        match self.gate().enter(None, Patience::None) {
-            Ok(state) => drop(state),
-            Err((Refusal::Busy | Refusal::Own | Refusal::TimedOut, state)) => {
-                return Err(Error::ReservationWhileLeased {
-                    reservation: name.to_owned(),
-                    holder: self.holder(&state),
-                });
-            }
-        }
+        let Ok(mut order) = self.gate().enter(None, Patience::None) else {
+            return Err(Error::ReservationWhileLeased {
+                reservation: name.to_owned(),
+                holder: self.holder(),
+            });
+        };
         // Inside the gate nobody else reserves; the mutex is open while the driver is called.
-        let reserved = self
-            .drain()
-            .and_then(|()| self.back_for(name, size))
-            .and_then(|back| self.commit(End::Back, back, || format!("reservation '{name}'")))
-            .and_then(|()| self.find_or_carve(&mut self.gate().peek().inside, name, size));
-        self.gate().leave(self.gate().peek());
-        let (index, offset) = reserved?;
+        self.drain(&mut order)?;
+        let back = self.back_for(name, size)?;
+        self.commit(End::Back, back, || format!("reservation '{name}'"))?;
+        let (index, offset) = self.find_or_carve(name, size)?;
+        drop(order);
         tracing::debug!(
             platform = P::NAME,
             device = self.device().ordinal(),
@@ -80,24 +75,17 @@ impl<P: Platform> Workspace<P> {
 
     /// How much of a growable slab's back the reservations need with this one; 0 if it is there.
     fn back_for(&self, name: &str, size: usize) -> Result<usize, Error> {
-        let state = self.gate().peek();
-        let inside = &state.inside;
         match self.cap() {
-            Some(cap) if inside.reservations.iter().all(|r| r.name != name) => {
-                Ok(cap - self.carve(inside, name, size)?)
+            Some(cap) if self.reservations().iter().all(|r| r.name != name) => {
+                Ok(cap - self.carve(name, size)?)
             }
             _ => Ok(0),
         }
     }
 
     /// The offset of a new reservation.
-    fn carve(
-        &self,
-        inside: &crate::workspace::Inside<P>,
-        name: &str,
-        size: usize,
-    ) -> Result<usize, Error> {
-        let from = inside.reserved_from;
+    fn carve(&self, name: &str, size: usize) -> Result<usize, Error> {
+        let from = self.reserved_from();
         // The slab's base is aligned, so an aligned offset is an aligned address.
         from.checked_sub(size)
             .map(|offset| offset & !(ARRAY_ALIGNMENT - 1))
@@ -116,14 +104,11 @@ impl<P: Platform> Workspace<P> {
             })
     }
 
-    fn find_or_carve(
-        &self,
-        inside: &mut crate::workspace::Inside<P>,
-        name: &str,
-        size: usize,
-    ) -> Result<(usize, usize), Error> {
-        if let Some(index) = inside.reservations.iter().position(|r| r.name == name) {
-            let record = &mut inside.reservations[index];
+    /// The index and the offset of a reservation, for whoever is inside the gate.
+    fn find_or_carve(&self, name: &str, size: usize) -> Result<(usize, usize), Error> {
+        let mut reservations = self.reservations();
+        if let Some(index) = reservations.iter().position(|r| r.name == name) {
+            let record = &mut reservations[index];
             if record.held {
                 return Err(Error::ReservationTaken {
                     reservation: name.to_owned(),
@@ -139,23 +124,20 @@ impl<P: Platform> Workspace<P> {
             record.held = true;
             return Ok((index, record.offset));
         }
-        let offset = self.carve(inside, name, size)?;
-        inside.reserved_from = offset;
-        inside.reservations.push(ReservationRecord {
+        let offset = self.carve(name, size)?;
+        self.reserve_from(offset);
+        reservations.push(ReservationRecord {
             name: name.to_owned(),
             offset,
             size,
             held: true,
         });
-        Ok((inside.reservations.len() - 1, offset))
+        Ok((reservations.len() - 1, offset))
     }
 
     /// The names of the reservations that somebody holds.
     pub(crate) fn held_reservations(&self) -> Vec<String> {
-        let state = self.gate().peek();
-        state
-            .inside
-            .reservations
+        self.reservations()
             .iter()
             .filter(|record| record.held)
             .map(|record| record.name.clone())
@@ -242,8 +224,7 @@ impl<P: Platform> Reservation<'_, P> {
 
 impl<P: Platform> Drop for Reservation<'_, P> {
     fn drop(&mut self) {
-        let mut state = self.workspace.gate().peek();
-        state.inside.reservations[self.index].held = false;
+        self.workspace.reservations()[self.index].held = false;
     }
 }
 

@@ -8,32 +8,62 @@
 #[cfg(not(loom))]
 mod imp {
     use std::cell::Cell;
+    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use std::thread::{Thread, ThreadId, current as current_thread};
+    pub(crate) use std::thread::{Thread, current as current_thread};
 
     pub(crate) use once_cell::sync::OnceCell;
 
-    /// The calling thread's id. A lease asks for it each time, and a handle would have to be counted.
+    /// The calling thread's number: even, not 0, and no other thread's ever.
     #[inline]
-    pub(crate) fn current_id() -> ThreadId {
+    pub(crate) fn thread_number() -> u64 {
         thread_local! {
-            static CURRENT: Cell<Option<ThreadId>> = const { Cell::new(None) };
+            static NUMBER: Cell<u64> = const { Cell::new(0) };
         }
-        CURRENT.get().unwrap_or_else(|| {
-            let id = current_thread().id();
-            CURRENT.set(Some(id));
-            id
-        })
+        match NUMBER.get() {
+            0 => {
+                let number = super::next_number();
+                NUMBER.set(number);
+                number
+            }
+            number => number,
+        }
+    }
+
+    /// A cell with loom's interface.
+    #[derive(Debug)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        #[inline]
+        pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+            look(self.0.get())
+        }
+
+        #[inline]
+        pub(crate) fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+            change(self.0.get())
+        }
     }
 }
 
 #[cfg(loom)]
 mod imp {
+    pub(crate) use loom::cell::UnsafeCell;
+    pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize};
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-    pub(crate) use loom::thread::{Thread, ThreadId, current as current_thread};
+    pub(crate) use loom::thread::{Thread, current as current_thread};
 
-    pub(crate) fn current_id() -> ThreadId {
-        current_thread().id()
+    loom::thread_local! {
+        static NUMBER: u64 = super::next_number();
+    }
+
+    pub(crate) fn thread_number() -> u64 {
+        NUMBER.with(|number| *number)
     }
 
     /// `once_cell`'s contract over a loom mutex: one initialiser at a time, a failure is not kept.
@@ -83,6 +113,14 @@ mod imp {
 }
 
 pub(crate) use imp::*;
+pub(crate) use std::sync::atomic::Ordering;
+
+/// Not one of loom's: that numbers differ is all that matters of them.
+fn next_number() -> u64 {
+    use std::sync::atomic::AtomicU64;
+    static NEXT: AtomicU64 = AtomicU64::new(2);
+    NEXT.fetch_add(2, Ordering::Relaxed)
+}
 
 /// Locks `mutex`. A panic elsewhere cannot leave our state half-changed (no call-back runs under
 /// the lock), so poisoning carries no information here.

@@ -10,12 +10,13 @@ use crate::capture::Captures;
 use crate::counter::ShardedCounter;
 use crate::error::Holder;
 use crate::fork;
-use crate::gate::{Gate, GateState, Occupant, Patience, Refusal};
+use crate::gate::{Gate, Pass, Patience, Refusal};
 use crate::guard::GuardViolation;
-use crate::lease::{Lease, Program};
+use crate::lease::Lease;
 use crate::platform::{CaptureId, DeviceSlab, Platform, Stream};
+use crate::program::{ProgramRecord, Programs};
 use crate::reservation::ReservationRecord;
-use crate::sync::MutexGuard;
+use crate::sync;
 use crate::{
     ARRAY_ALIGNMENT, DeviceId, DevicePtr, End, Error, GrowableSlab, ProgramStatistics, SizeCheck,
     SlabRequest, SlabSize, Statistics,
@@ -49,7 +50,12 @@ pub struct Workspace<P: Platform> {
     fork_generation: u32,
     /// Used by whoever is inside the gate, and by nobody else.
     event: P::Event,
-    gate: Gate<Inside<P>>,
+    gate: Gate<Order<P>>,
+    reservations: sync::Mutex<Vec<ReservationRecord>>,
+    /// Offset at which the reservations begin; leases see what is below. Changed inside the gate alone.
+    reserved_from: AtomicUsize,
+    programs: Programs,
+    counts: Counts,
     hits: ShardedCounter,
     misses: AtomicU64,
 }
@@ -75,26 +81,35 @@ enum Tail<P: Platform> {
     Lost(Box<Error>),
 }
 
-pub(crate) struct ProgramRecord {
-    pub(crate) name: Arc<str>,
-    leases: u64,
-    high_water: usize,
-}
-
-/// What the gate's mutex protects.
-pub(crate) struct Inside<P: Platform> {
+/// What is inside the gate: what orders one holder's work after another's.
+pub(crate) struct Order<P: Platform> {
     tail: Tail<P>,
-    pub(crate) captures: Captures<P>,
-    pub(crate) reservations: Vec<ReservationRecord>,
-    /// Offset at which the reservations begin; leases see what is below.
-    pub(crate) reserved_from: usize,
-    pub(crate) programs: Vec<ProgramRecord>,
-    leases: u64,
-    high_water: usize,
-    cross_stream_waits: u64,
-    violations: u64,
+    captures: Captures<P>,
     /// What guard mode found at the end of a lease, and nobody has been told of.
     untold: Option<Box<Error>>,
+}
+
+/// Statistics that whoever is inside the gate counts and anybody reads.
+#[derive(Default)]
+struct Counts {
+    leases: AtomicU64,
+    high_water: AtomicUsize,
+    cross_stream_waits: AtomicU64,
+    violations: AtomicU64,
+}
+
+/// Adds to a count that no other thread changes meanwhile, which is cheaper than where one may.
+#[inline]
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Raises a mark that no other thread changes meanwhile.
+#[inline]
+fn raise(mark: &AtomicUsize, to: usize) {
+    if mark.load(Ordering::Relaxed) < to {
+        mark.store(to, Ordering::Relaxed);
+    }
 }
 
 impl<P: Platform> Workspace<P> {
@@ -189,18 +204,15 @@ impl<P: Platform> Workspace<P> {
             },
             fork_generation: fork::generation(),
             event,
-            gate: Gate::new(Inside {
+            gate: Gate::new(Order {
                 tail: Tail::Idle,
                 captures: Captures::default(),
-                reservations: Vec::new(),
-                reserved_from: range,
-                programs: Vec::new(),
-                leases: 0,
-                high_water: 0,
-                cross_stream_waits: 0,
-                violations: 0,
                 untold: None,
             }),
+            reservations: sync::Mutex::new(Vec::new()),
+            reserved_from: AtomicUsize::new(range),
+            programs: Programs::default(),
+            counts: Counts::default(),
             hits: ShardedCounter::default(),
             misses: AtomicU64::new(0),
         })
@@ -261,21 +273,16 @@ impl<P: Platform> Workspace<P> {
         let Some(growable) = self.slab.growable() else {
             return Ok(0);
         };
-        match self.gate.enter(None, Patience::None) {
-            Ok(state) => drop(state),
-            Err((refusal, state)) => return Err(self.refuse(refusal, &state, Patience::None)),
-        }
-        let trimmed = self.drain().and_then(|()| {
-            let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = growable.committed(End::Front);
-            // SAFETY: no lease is held, all work of the last one is done, and the caller vouches for
-            // graphs and pointers.
-            let outcome = unsafe { growable.trim(bytes) };
-            let left = growable.committed(End::Front);
-            self.front.store(left, Ordering::Release);
-            outcome.map(|()| before - left)
-        });
-        self.gate.leave(self.gate.peek());
+        let inside = self.settle()?;
+        let growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = growable.committed(End::Front);
+        // SAFETY: no lease is held, all work of the last one is done, and the caller vouches for
+        // graphs and pointers.
+        let outcome = unsafe { growable.trim(bytes) };
+        let left = growable.committed(End::Front);
+        self.front.store(left, Ordering::Release);
+        drop((growing, inside));
+        let trimmed = outcome.map(|()| before - left);
         if let Ok(bytes @ 1..) = trimmed {
             tracing::info!(
                 platform = P::NAME,
@@ -303,9 +310,10 @@ impl<P: Platform> Workspace<P> {
     }
 
     /// Address after the last byte that a lease may use now.
-    pub(crate) fn limit(&self, state: &GateState<Inside<P>>) -> usize {
+    #[inline]
+    pub(crate) fn limit(&self) -> usize {
         let front = self.front.load(Ordering::Acquire);
-        self.base + front.min(state.inside.reserved_from)
+        self.base + front.min(self.reserved_from())
     }
 
     /// Grows the front to `bytes` at least.
@@ -441,56 +449,37 @@ impl<P: Platform> Workspace<P> {
         self.enter(stream, None, patience_of(timeout))
     }
 
-    /// A program by name. Leases taken through it carry the name in messages, and have statistics
-    /// of their own.
-    pub fn program(&self, name: &str) -> Program<'_, P> {
-        let mut state = self.gate.peek();
-        let programs = &mut state.inside.programs;
-        let index = programs
-            .iter()
-            .position(|record| &*record.name == name)
-            .unwrap_or_else(|| {
-                programs.push(ProgramRecord {
-                    name: name.into(),
-                    leases: 0,
-                    high_water: 0,
-                });
-                programs.len() - 1
-            });
-        Program::new(self, index, Arc::clone(&programs[index].name))
-    }
-
     /// The counts so far.
     pub fn statistics(&self) -> Statistics {
-        let state = self.gate.peek();
-        let inside = &state.inside;
+        let counts = &self.counts;
+        let (waits, waited) = self.gate.waits();
         Statistics {
             platform: P::NAME,
             device: self.device,
             size: self.size(),
             cap: self.cap(),
             growths: self.growths.load(Ordering::Relaxed),
-            reserved: self.range - inside.reserved_from,
+            reserved: self.range - self.reserved_from(),
             hits: self.hits.get(),
             misses: self.misses.load(Ordering::Relaxed),
-            leases: inside.leases,
-            leased: if state.is_held() {
-                self.limit(&state) - self.base
+            leases: counts.leases.load(Ordering::Relaxed),
+            leased: if self.gate.is_held() {
+                self.limit() - self.base
             } else {
                 0
             },
-            high_water: inside.high_water,
-            cross_stream_waits: inside.cross_stream_waits,
-            waits: state.waits,
-            waited: state.waited,
-            guard_violations: inside.violations,
-            programs: inside
+            high_water: counts.high_water.load(Ordering::Relaxed),
+            cross_stream_waits: counts.cross_stream_waits.load(Ordering::Relaxed),
+            waits,
+            waited,
+            guard_violations: counts.violations.load(Ordering::Relaxed),
+            programs: self
                 .programs
                 .iter()
                 .map(|record| ProgramStatistics {
                     name: record.name.to_string(),
-                    leases: record.leases,
-                    high_water: record.high_water,
+                    leases: record.leases.load(Ordering::Relaxed),
+                    high_water: record.high_water.load(Ordering::Relaxed),
                 })
                 .collect(),
         }
@@ -510,8 +499,26 @@ impl<P: Platform> Workspace<P> {
         &self.settings
     }
 
-    pub(crate) fn gate(&self) -> &Gate<Inside<P>> {
+    pub(crate) fn gate(&self) -> &Gate<Order<P>> {
         &self.gate
+    }
+
+    pub(crate) fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    pub(crate) fn reservations(&self) -> sync::MutexGuard<'_, Vec<ReservationRecord>> {
+        sync::lock(&self.reservations)
+    }
+
+    #[inline]
+    pub(crate) fn reserved_from(&self) -> usize {
+        self.reserved_from.load(Ordering::Relaxed)
+    }
+
+    /// Moves the beginning of the reservations, for whoever is inside the gate.
+    pub(crate) fn reserve_from(&self, offset: usize) {
+        self.reserved_from.store(offset, Ordering::Relaxed);
     }
 
     #[inline]
@@ -553,88 +560,63 @@ impl<P: Platform> Workspace<P> {
     pub(crate) fn enter<'w>(
         &'w self,
         stream: &'w P::Stream,
-        program: Option<usize>,
+        program: Option<&'w ProgramRecord>,
         patience: Patience,
     ) -> Result<Lease<'w, P>, Error> {
         self.check_process()?;
         self.check_stream(stream)?;
         let captured = stream.capture()?;
-        let mut state = match self.gate.enter(program, patience) {
-            Ok(state) => state,
-            Err((refusal, state)) => return Err(self.refuse(refusal, &state, patience)),
+        let entered = self
+            .gate
+            .enter(program.map(|program| program.index), patience);
+        let mut pass = match entered {
+            Ok(pass) => pass,
+            Err(refusal) => return Err(self.refuse(refusal, patience)),
         };
-        if let Some(error) = state.inside.untold.take() {
-            self.gate.leave(state);
+        let order = &mut *pass;
+        if let Some(error) = order.untold.take() {
             return Err(*error);
         }
-        let ordered = if let Some(capture) = captured {
-            state = self.enter_capture(state, stream, capture)?;
-            true
-        } else {
-            matches!(&state.inside.tail, Tail::Stream(tail) if tail.id() == stream.id())
-        };
-        let limit = self.begin_lease(&mut state, program);
-        if !ordered {
-            self.hand_over(state, stream, program)?;
+        if let Some(capture) = captured {
+            self.enter_capture(&mut order.captures, stream, capture)?;
+        } else if !matches!(&order.tail, Tail::Stream(tail) if tail.id() == stream.id()) {
+            self.hand_over(order, stream)?;
         }
-        Ok(Lease::new(self, stream, program, captured, limit))
-    }
-
-    /// Counts a lease, and gives the address after the last byte that it covers.
-    #[inline]
-    fn begin_lease(&self, state: &mut GateState<Inside<P>>, program: Option<usize>) -> usize {
-        let inside = &mut state.inside;
-        inside.leases += 1;
+        add(&self.counts.leases, 1);
         if let Some(program) = program {
-            inside.programs[program].leases += 1;
+            add(&program.leases, 1);
         }
-        self.limit(state)
+        Ok(Lease::new(self, stream, pass, program, captured))
     }
 
-    /// Makes `stream` wait for what the last holder left on another stream. The caller is inside
-    /// the gate; the mutex is open during the driver's calls, so that others can ask who holds it.
-    /// All that is written down is written before, so that it need not be closed again unless they fail.
-    fn hand_over(
-        &self,
-        mut state: MutexGuard<'_, GateState<Inside<P>>>,
-        stream: &P::Stream,
-        program: Option<usize>,
-    ) -> Result<(), Error> {
-        let inside = &mut state.inside;
+    /// Makes `stream` wait for what the last holder left on another stream.
+    fn hand_over(&self, order: &mut Order<P>, stream: &P::Stream) -> Result<(), Error> {
+        let waits = match &order.tail {
+            Tail::Idle => false,
+            Tail::Stream(last) => {
+                self.follow(stream, last)?;
+                true
+            }
+            Tail::Recorded => {
+                stream.wait(&self.event)?;
+                true
+            }
+            Tail::Lost(error) => return Err(Error::clone(error)),
+        };
         // A stream that is not owned leaves its mark when the lease ends.
-        let next = if stream.is_owned() {
+        order.tail = if stream.is_owned() {
             Tail::Stream(stream.clone())
         } else {
             Tail::Idle
         };
-        let tail = std::mem::replace(&mut inside.tail, next);
-        let waits = u64::from(!matches!(tail, Tail::Idle));
-        inside.cross_stream_waits += waits;
-        drop(state);
-        let ordered = match &tail {
-            Tail::Idle => return Ok(()),
-            Tail::Stream(last) => self.follow(stream, last),
-            Tail::Recorded => stream.wait(&self.event),
-            Tail::Lost(error) => Err(Error::clone(error)),
-        };
-        if let Err(error) = ordered {
-            let mut state = self.gate.peek();
-            let inside = &mut state.inside;
-            inside.tail = tail;
-            inside.cross_stream_waits -= waits;
-            inside.leases -= 1;
-            if let Some(program) = program {
-                inside.programs[program].leases -= 1;
-            }
-            self.gate.leave(state);
-            return Err(error);
+        if waits {
+            add(&self.counts.cross_stream_waits, 1);
+            tracing::debug!(
+                platform = P::NAME,
+                device = self.device.ordinal(),
+                "workspace handed to another stream"
+            );
         }
-        // Not under the mutex: whoever listens may have locks of its own, as Python has.
-        tracing::debug!(
-            platform = P::NAME,
-            device = self.device.ordinal(),
-            "workspace handed to another stream"
-        );
         Ok(())
     }
 
@@ -647,39 +629,32 @@ impl<P: Platform> Workspace<P> {
         stream.wait(&self.event)
     }
 
-    /// Ends a lease: marks its end on a stream that may be gone soon, takes the books up to date,
-    /// and lets the next one in.
+    /// Marks the end of a lease on a stream that may be gone soon, and keeps what went wrong.
     #[inline]
     pub(crate) fn end_lease(
         &self,
+        order: &mut Order<P>,
         stream: &P::Stream,
-        program: Option<usize>,
         captured: Option<CaptureId>,
-        used: usize,
         trouble: Option<Box<Error>>,
     ) {
         if let Some(capture) = captured {
-            self.leave_capture(stream, capture);
-        }
-        let mark = if stream.is_owned() || captured.is_some() {
-            None
-        } else {
-            Some(self.mark_end(stream))
-        };
-        let mut state = self.gate.peek();
-        let inside = &mut state.inside;
-        if let Some(mark) = mark {
-            inside.tail = mark;
-        }
-        inside.high_water = inside.high_water.max(used);
-        if let Some(program) = program {
-            let record = &mut inside.programs[program];
-            record.high_water = record.high_water.max(used);
+            order.captures.leave(stream, capture);
+        } else if !stream.is_owned() {
+            order.tail = self.mark_end(stream);
         }
         if trouble.is_some() {
-            inside.untold = trouble;
+            order.untold = trouble;
         }
-        self.gate.leave(state);
+    }
+
+    /// Takes down how much a lease used, for whoever is inside the gate.
+    #[inline]
+    pub(crate) fn note_use(&self, program: Option<&ProgramRecord>, used: usize) {
+        raise(&self.counts.high_water, used);
+        if let Some(program) = program {
+            raise(&program.high_water, used);
+        }
     }
 
     #[cold]
@@ -708,33 +683,17 @@ impl<P: Platform> Workspace<P> {
         }
     }
 
+    /// Enters the gate, as far as it is free, and blocks until the last holder's work has finished.
+    pub(crate) fn settle(&self) -> Result<Pass<'_, Order<P>>, Error> {
+        let entered = self.gate.enter(None, Patience::None);
+        let mut pass = entered.map_err(|refusal| self.refuse(refusal, Patience::None))?;
+        self.drain(&mut pass)?;
+        Ok(pass)
+    }
+
     /// Blocks until the last holder's work has finished; then there is nothing left to wait for.
-    /// The caller is inside the gate, or alone.
-    pub(crate) fn drain(&self) -> Result<(), Error> {
-        let last = {
-            let state = self.gate.peek();
-            match &state.inside.tail {
-                Tail::Idle => return Ok(()),
-                Tail::Stream(last) => Some(last.clone()),
-                Tail::Recorded => None,
-                Tail::Lost(error) => return Err(Error::clone(error)),
-            }
-        };
-        match last {
-            Some(last) if last.capture()?.is_none() => last.synchronize()?,
-            Some(last) => {
-                let stream = self.platform.create_stream(self.device)?;
-                stream.wait_before_capture(&last)?;
-                stream.synchronize()?;
-            }
-            None => {
-                let stream = self.platform.default_stream(self.device)?;
-                stream.wait(&self.event)?;
-                stream.synchronize()?;
-            }
-        }
-        self.gate.peek().inside.tail = Tail::Idle;
-        Ok(())
+    pub(crate) fn drain(&self, order: &mut Order<P>) -> Result<(), Error> {
+        order.drain(&self.platform, self.device, &self.event)
     }
 
     /// Counts a violation and logs it.
@@ -744,36 +703,34 @@ impl<P: Platform> Workspace<P> {
             device = self.device.ordinal(),
             "{violation}"
         );
-        self.gate.peek().inside.violations += 1;
+        add(&self.counts.violations, 1);
     }
 
-    pub(crate) fn holder(&self, state: &GateState<Inside<P>>) -> Holder {
-        match state.occupant() {
-            Some(occupant) => self.describe(occupant, &state.inside),
-            None => Holder {
-                thread: "that has just left".into(),
+    /// Who holds a lease or is about to, for messages.
+    pub(crate) fn holder(&self) -> Holder {
+        let Some(occupant) = self.gate.occupant() else {
+            return Holder {
+                thread: "that has just come or left".into(),
                 program: None,
-            },
-        }
-    }
-
-    fn describe(&self, occupant: &Occupant, inside: &Inside<P>) -> Holder {
+            };
+        };
+        let record = occupant
+            .program
+            .and_then(|index| self.programs.iter().nth(index));
         Holder {
             thread: match occupant.thread.name() {
                 Some(name) => format!("'{name}'"),
                 None => format!("{:?}", occupant.thread.id()),
             },
-            program: occupant
-                .program
-                .map(|index| inside.programs[index].name.to_string()),
+            program: record.map(|record| record.name.to_string()),
         }
     }
 
     #[cold]
-    fn refuse(&self, refusal: Refusal, state: &GateState<Inside<P>>, patience: Patience) -> Error {
+    fn refuse(&self, refusal: Refusal, patience: Patience) -> Error {
         let platform = P::NAME;
         let device = self.device;
-        let holder = self.holder(state);
+        let holder = self.holder();
         match refusal {
             Refusal::Busy => Error::Busy {
                 platform,
@@ -798,6 +755,29 @@ impl<P: Platform> Workspace<P> {
     }
 }
 
+impl<P: Platform> Order<P> {
+    /// [`Workspace::drain`], by parts of the workspace.
+    fn drain(&mut self, platform: &P, device: DeviceId, event: &P::Event) -> Result<(), Error> {
+        match &self.tail {
+            Tail::Idle => return Ok(()),
+            Tail::Stream(last) if last.capture()?.is_none() => last.synchronize()?,
+            Tail::Stream(last) => {
+                let stream = platform.create_stream(device)?;
+                stream.wait_before_capture(last)?;
+                stream.synchronize()?;
+            }
+            Tail::Recorded => {
+                let stream = platform.default_stream(device)?;
+                stream.wait(event)?;
+                stream.synchronize()?;
+            }
+            Tail::Lost(error) => return Err(Error::clone(error)),
+        }
+        self.tail = Tail::Idle;
+        Ok(())
+    }
+}
+
 /// How a request wants the slab to grow: not at all, without a cap, or to one.
 pub(crate) fn growth_of(request: &SlabRequest<'_>) -> Option<Option<usize>> {
     (request.check == SizeCheck::Grow).then(|| request.cap.map(SlabSize::bytes))
@@ -817,7 +797,8 @@ impl<P: Platform> Drop for Workspace<P> {
             // The parent's driver state is not ours to touch; the kernel takes the pages back.
             return;
         }
-        if let Err(error) = self.drain() {
+        let order = self.gate.get_mut();
+        if let Err(error) = order.drain(&self.platform, self.device, &self.event) {
             // Work may still run on these bytes. To lose them is safe, to reuse them is not.
             tracing::warn!(%error, "a workspace is not freed: its last work is not known to be done");
             return;
