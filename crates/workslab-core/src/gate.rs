@@ -313,3 +313,87 @@ impl<T> Drop for Pass<'_, T> {
         self.gate.leave();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn briefly(microseconds: u64) -> Patience {
+        let timeout = Duration::from_micros(microseconds);
+        Patience::Until {
+            deadline: Instant::now() + timeout,
+            timeout,
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_is_inside_however_they_come() {
+        const ROUNDS: u64 = 2000;
+        let mut gate = Gate::new(0_u64);
+        let entered: u64 = thread::scope(|scope| {
+            let comers: Vec<_> = (0..6_u64)
+                .map(|comer| {
+                    let gate = &gate;
+                    scope.spawn(move || {
+                        (0..ROUNDS)
+                            .filter(|round| {
+                                let patience = match (comer + round) % 3 {
+                                    0 => Patience::None,
+                                    1 => briefly(round % 50),
+                                    _ => Patience::Endless,
+                                };
+                                let Ok(mut pass) = gate.enter(None, patience) else {
+                                    return false;
+                                };
+                                // Whoever else were inside meanwhile would be lost from the count.
+                                let before = *pass;
+                                if round % 16 == 0 {
+                                    thread::yield_now();
+                                }
+                                *pass = before + 1;
+                                true
+                            })
+                            .count() as u64
+                    })
+                })
+                .collect();
+            comers
+                .into_iter()
+                .map(|comer| comer.join().expect("no comer panics"))
+                .sum()
+        });
+        assert!(entered >= 6 * (ROUNDS / 3));
+        assert_eq!(*gate.get_mut(), entered);
+        assert_eq!(gate.word.load(Ordering::Relaxed), FREE);
+        assert!(sync::lock(&gate.crowd).queue.is_empty());
+    }
+
+    #[test]
+    fn a_gate_is_passed_by_one_operation_again_when_the_last_waiter_has_given_up() {
+        let gate = Gate::new(());
+        let pass = gate
+            .enter(Some(3), Patience::None)
+            .ok()
+            .expect("it is free");
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| gate.enter(None, briefly(100)).err());
+            assert!(matches!(
+                waiter.join().expect("the waiter does not panic"),
+                Some(Refusal::TimedOut)
+            ));
+        });
+        assert_eq!(gate.word.load(Ordering::Relaxed) & WAITING, 0);
+        let occupant = gate.occupant().expect("somebody is inside");
+        assert_eq!(occupant.thread.id(), thread::current().id());
+        assert_eq!(occupant.program, Some(3));
+        assert!(matches!(
+            gate.enter(None, Patience::Endless).err(),
+            Some(Refusal::Own)
+        ));
+        drop(pass);
+        assert!(!gate.is_held());
+        assert_eq!(gate.waits().0, 1);
+    }
+}

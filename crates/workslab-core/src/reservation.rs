@@ -52,7 +52,7 @@ impl<P: Platform> Workspace<P> {
                 holder: self.holder(),
             });
         };
-        // Inside the gate nobody else reserves; the mutex is open while the driver is called.
+        // Inside the gate nobody else reserves; the list is not locked while the driver is called.
         self.drain(&mut order)?;
         let back = self.back_for(name, size)?;
         self.commit(End::Back, back, || format!("reservation '{name}'"))?;
