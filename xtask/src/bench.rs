@@ -17,7 +17,7 @@ struct Bound {
     bound: f64,
 }
 
-const BOUNDS: [Bound; 5] = [
+const BOUNDS: [Bound; 6] = [
     Bound {
         what: "malloc + free of 64 MiB against allocate + lease + drop",
         ours: "lease/allocate, lease, drop",
@@ -35,6 +35,12 @@ const BOUNDS: [Bound; 5] = [
         ours: "24 arrays/frame.array",
         theirs: "24 arrays/bumpalo, same layout",
         bound: 0.5,
+    },
+    Bound {
+        what: "a lease by name, of one program against 300 in turn (at least 1 / 3)",
+        ours: "lease/for a program by its name, 300 of them in turn",
+        theirs: "lease/for a program by its name, 1 of them in turn",
+        bound: 1.0 / 3.0,
     },
     Bound {
         what: "icon4py step: malloc per call against one workspace",

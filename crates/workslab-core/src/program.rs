@@ -1,10 +1,13 @@
 //! A program that leases under its name.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::iter;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use rustc_hash::FxHasher;
 
 use crate::Error;
 use crate::gate::Patience;
@@ -12,17 +15,22 @@ use crate::lease::Lease;
 use crate::platform::Platform;
 use crate::workspace::{Workspace, patience_of};
 
+/// As many lists as keep each short for the hundreds of programs of a model, so that one is found in the time
+/// that a hash of its name takes.
+const LISTS: usize = 64;
+
 /// What is known of a workspace's programs. They come and never go, so a reference to one is good for
 /// as long as the workspace is.
-#[derive(Default)]
 pub(crate) struct Programs {
-    first: Link,
+    lists: [Link; LISTS],
+    count: AtomicUsize,
 }
 
 type Link = OnceLock<Box<ProgramRecord>>;
 
 pub(crate) struct ProgramRecord {
     pub(crate) name: Box<str>,
+    /// How many were there before it.
     pub(crate) index: usize,
     /// Counts of the leases, changed by whoever holds one.
     pub(crate) leases: AtomicU64,
@@ -31,14 +39,21 @@ pub(crate) struct ProgramRecord {
 }
 
 impl Programs {
+    pub(crate) fn new() -> Self {
+        Self {
+            lists: [const { Link::new() }; LISTS],
+            count: AtomicUsize::new(0),
+        }
+    }
+
     /// The one of that name, which is new if there was none.
     fn named(&self, name: &str) -> &ProgramRecord {
-        let mut link = &self.first;
-        for index in 0.. {
+        let mut link = &self.lists[list_of(name)];
+        loop {
             let record = link.get_or_init(|| {
                 Box::new(ProgramRecord {
                     name: name.into(),
-                    index,
+                    index: self.count.fetch_add(1, Ordering::Relaxed),
                     leases: AtomicU64::new(0),
                     high_water: AtomicUsize::new(0),
                     next: Link::new(),
@@ -49,20 +64,40 @@ impl Programs {
             }
             link = &record.next;
         }
-        unreachable!("the list is finite")
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &ProgramRecord> {
-        iter::successors(self.first.get(), |record| record.next.get()).map(|record| &**record)
+    /// In the order in which they came.
+    pub(crate) fn in_order(&self) -> Vec<&ProgramRecord> {
+        let mut all: Vec<_> = self.iter().collect();
+        all.sort_unstable_by_key(|record| record.index);
+        all
     }
+
+    pub(crate) fn at(&self, index: usize) -> Option<&ProgramRecord> {
+        self.iter().find(|record| record.index == index)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &ProgramRecord> {
+        self.lists.iter().flat_map(|first| {
+            iter::successors(first.get(), |record| record.next.get()).map(|record| &**record)
+        })
+    }
+}
+
+fn list_of(name: &str) -> usize {
+    let mut hasher = FxHasher::default();
+    hasher.write(name.as_bytes());
+    (hasher.finish() % LISTS as u64) as usize
 }
 
 impl Drop for Programs {
     /// One after the other: as they hang together, they would be dropped within each other.
     fn drop(&mut self) {
-        let mut link = self.first.take();
-        while let Some(mut record) = link {
-            link = record.next.take();
+        for list in &mut self.lists {
+            let mut link = list.take();
+            while let Some(mut record) = link {
+                link = record.next.take();
+            }
         }
     }
 }
@@ -127,5 +162,46 @@ impl<'w, P: Platform> Program<'w, P> {
 impl<P: Platform> fmt::Debug for Program<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Program").field(&self.name()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::Programs;
+
+    #[test]
+    fn a_name_is_one_program_whoever_comes_first() {
+        let programs = Programs::new();
+        let names: Vec<_> = (0..500).map(|number| format!("solver_{number}")).collect();
+        let start = Barrier::new(4);
+        let found: Vec<Vec<usize>> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        let index = |name: &String| programs.named(name).index;
+                        names.iter().map(index).collect()
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert!(found.iter().all(|indices| *indices == found[0]));
+        for (name, &index) in names.iter().zip(&found[0]) {
+            assert_eq!(&*programs.at(index).unwrap().name, name);
+        }
+        let order: Vec<_> = programs
+            .in_order()
+            .iter()
+            .map(|record| record.index)
+            .collect();
+        assert_eq!(order, (0..500).collect::<Vec<_>>());
+        assert!(programs.at(500).is_none());
     }
 }

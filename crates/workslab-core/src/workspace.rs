@@ -211,7 +211,7 @@ impl<P: Platform> Workspace<P> {
             }),
             reservations: sync::Mutex::new(Vec::new()),
             reserved_from: AtomicUsize::new(range),
-            programs: Programs::default(),
+            programs: Programs::new(),
             counts: Counts::default(),
             hits: ShardedCounter::default(),
             misses: AtomicU64::new(0),
@@ -475,7 +475,8 @@ impl<P: Platform> Workspace<P> {
             guard_violations: counts.violations.load(Ordering::Relaxed),
             programs: self
                 .programs
-                .iter()
+                .in_order()
+                .into_iter()
                 .map(|record| ProgramStatistics {
                     name: record.name.to_string(),
                     leases: record.leases.load(Ordering::Relaxed),
@@ -530,9 +531,13 @@ impl<P: Platform> Workspace<P> {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Refuses in a child that was forked after the workspace was made.
+    /// Whether it is this process's, for those who hand out its address; every other method asks itself.
+    /// No system call.
+    ///
+    /// # Errors
+    /// [`Error::Forked`] in a child that was forked after the workspace was made.
     #[inline]
-    pub(crate) fn check_process(&self) -> Result<(), Error> {
+    pub fn check_process(&self) -> Result<(), Error> {
         if self.fork_generation == fork::generation() {
             Ok(())
         } else {
@@ -714,9 +719,7 @@ impl<P: Platform> Workspace<P> {
                 program: None,
             };
         };
-        let record = occupant
-            .program
-            .and_then(|index| self.programs.iter().nth(index));
+        let record = occupant.program.and_then(|index| self.programs.at(index));
         Holder {
             thread: match occupant.thread.name() {
                 Some(name) => format!("'{name}'"),

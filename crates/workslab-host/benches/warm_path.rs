@@ -40,6 +40,22 @@ fn lease(criterion: &mut Criterion) {
             black_box(lease.base())
         });
     });
+    for count in [1, 300] {
+        let names: Vec<_> = (0..count)
+            .map(|number| format!("vertical_solver_{number}"))
+            .collect();
+        let mut turn = names.iter().cycle();
+        group.bench_function(
+            format!("for a program by its name, {count} of them in turn"),
+            |bencher| {
+                bencher.iter(|| {
+                    let name = turn.next().expect("a cycle");
+                    let lease = workspace.program(name).lease(&stream).expect("it is free");
+                    black_box(lease.base())
+                });
+            },
+        );
+    }
     group.bench_function("malloc and free of 64 MiB, untouched", |bencher| {
         bencher.iter(|| {
             // SAFETY: any size may be asked of malloc, and what it gave is freed once.
