@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use send_wrapper::SendWrapper;
 use workslab::Error;
 
-use crate::memory::{Memory, cannot_pickle, check_process};
+use crate::memory::{Memory, cannot_pickle};
 use crate::platform::{AnyLease, AnyStream, Patience};
 use crate::workspace::Workspace;
 use crate::{dlpack, error};
@@ -55,7 +55,7 @@ impl Lease {
     fn memory(&self) -> PyResult<Memory> {
         let open = self.opened()?;
         let workspace = self.workspace.get();
-        check_process(workspace.pid)?;
+        workspace.check_process()?;
         Ok(Memory {
             base: open.base(),
             nbytes: open.size(),
@@ -101,7 +101,6 @@ impl Lease {
         if slf.open.is_some() {
             return Err(PyRuntimeError::new_err("the lease is held already"));
         }
-        check_process(slf.workspace.get().pid)?;
         slf.open = Some(slf.take(py)?);
         let workspace = slf.workspace.get();
         workspace.note_holder(Some(std::thread::current().id()));

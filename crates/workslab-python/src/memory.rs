@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -125,17 +125,6 @@ impl Memory {
         }
         Ok(())
     }
-}
-
-/// Refuses in a child of `fork`: the memory is its parent's.
-pub(crate) fn check_process(pid: u32) -> PyResult<()> {
-    if pid == std::process::id() {
-        return Ok(());
-    }
-    Err(PyRuntimeError::new_err(
-        "this workspace was made before the process was forked, and its memory is the parent's; make it \
-         in the child, or start processes with the method 'spawn'",
-    ))
 }
 
 /// Refuses to pickle.

@@ -179,6 +179,8 @@ pub(crate) trait AnyWorkspace: Send + Sync {
     fn base(&self) -> usize;
     fn size(&self) -> usize;
     fn cap(&self) -> Option<usize>;
+    /// Refuses in a child of `fork`: the memory is its parent's.
+    fn check_process(&self) -> Result<(), Error>;
     fn statistics(&self) -> Statistics;
     fn grow(&self, bytes: usize) -> Result<(), Error>;
     fn reserve(&self, name: &str, size: usize) -> Result<Box<dyn AnyReservation>, Error>;
@@ -258,6 +260,10 @@ impl<P: Streams> AnyWorkspace for Shared<P> {
 
     fn base(&self) -> usize {
         self.workspace.base().address()
+    }
+
+    fn check_process(&self) -> Result<(), Error> {
+        self.workspace.check_process()
     }
 
     fn size(&self) -> usize {

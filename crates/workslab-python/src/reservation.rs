@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::dlpack;
-use crate::memory::{Memory, cannot_pickle, check_process};
+use crate::memory::{Memory, cannot_pickle};
 use crate::platform::AnyReservation;
 use crate::workspace::Workspace;
 
@@ -34,7 +34,7 @@ impl Reservation {
 
     fn memory(&self) -> PyResult<Memory> {
         let workspace = self.workspace.get();
-        check_process(workspace.pid)?;
+        workspace.check_process()?;
         Ok(Memory {
             base: self.reservation.base(),
             nbytes: self.reservation.size(),

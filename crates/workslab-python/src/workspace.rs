@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 use workslab::Statistics;
 
 use crate::lease::Lease;
-use crate::memory::{Memory, cannot_pickle, check_process};
+use crate::memory::{Memory, cannot_pickle};
 use crate::platform::{AnyStream, AnyWorkspace};
 use crate::reservation::Reservation;
 use crate::stream::{self, Given};
@@ -23,8 +23,6 @@ use crate::{dlpack, error};
 #[pyclass(frozen, weakref, module = "workslab", name = "Workspace")]
 pub(crate) struct Workspace {
     pub(crate) inner: Arc<dyn AnyWorkspace>,
-    /// The process that made it.
-    pub(crate) pid: u32,
     /// How many bytes were handed out as one array, from the first on. Reservations keep out of it.
     exported: AtomicUsize,
     /// The thread that holds a lease, if one does.
@@ -35,10 +33,16 @@ impl Workspace {
     pub(crate) fn new(inner: Arc<dyn AnyWorkspace>) -> Self {
         Self {
             inner,
-            pid: std::process::id(),
             exported: AtomicUsize::new(0),
             holder: Mutex::new(None),
         }
+    }
+
+    /// Refuses in a child of `fork`: the memory is its parent's.
+    pub(crate) fn check_process(&self) -> PyResult<()> {
+        self.inner
+            .check_process()
+            .map_err(|error| error::of(&error))
     }
 
     /// All that leases have.
@@ -61,7 +65,7 @@ impl Workspace {
     }
 
     fn export(&self) -> PyResult<Memory> {
-        check_process(self.pid)?;
+        self.check_process()?;
         let memory = self.whole();
         self.exported.fetch_max(memory.nbytes, Ordering::Relaxed);
         Ok(memory)
@@ -121,7 +125,7 @@ impl Workspace {
     /// Address of the slab's first byte.
     #[getter]
     fn ptr(&self) -> PyResult<usize> {
-        check_process(self.pid)?;
+        self.check_process()?;
         Ok(self.inner.base())
     }
 
@@ -192,7 +196,7 @@ impl Workspace {
     /// Sets bytes aside under a name, for as long as the object lives.
     fn reserve(slf: &Bound<'_, Self>, name: &str, size: usize) -> PyResult<Reservation> {
         let own = slf.get();
-        check_process(own.pid)?;
+        own.check_process()?;
         if own.cap().is_none() && own.exported.load(Ordering::Relaxed) > 0 {
             return Err(PyRuntimeError::new_err(format!(
                 "reservation '{name}' would take bytes that were handed out as an array; reserve before the \
@@ -212,7 +216,7 @@ impl Workspace {
 
     /// Sees to it that leases have so many bytes; only with size_check "grow".
     fn grow(&self, py: Python<'_>, size: usize) -> PyResult<()> {
-        check_process(self.pid)?;
+        self.check_process()?;
         py.detach(|| self.inner.grow(size))
             .map_err(|error| error::of(&error))
     }

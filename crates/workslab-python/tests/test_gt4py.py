@@ -38,9 +38,14 @@ def test_a_program_runs_in_the_workspace():
     backend = ours.make_dace_backend(config=config())
     (workspace,) = backend.external_workspace.values()
     np.from_dlpack(workspace)[:] = 0xA5
-    before = workspace.statistics()["leases"]
+    before = workspace.statistics()
     smoothed(backend, times=3)
-    assert workspace.statistics()["leases"] - before == 3
+    after = workspace.statistics()
+    assert after["leases"] - before["leases"] == 3
+    named = {program["name"]: program["leases"] for program in before["programs"]}
+    (program,) = (program for program in after["programs"] if program["leases"] != named.get(program["name"], 0))
+    assert "smooth" in program["name"]
+    assert program["leases"] - named.get(program["name"], 0) == 3
     assert (np.from_dlpack(workspace) != 0xA5).any()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import pathlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -168,21 +169,24 @@ class WorkslabBackend(dace_backend.DaCeBackend):
     stream: Any = None
 
     def load_artifact(self, artifact: Any) -> Any:
-        return _Leased(super().load_artifact(artifact), self.workspace, self.stream)
+        # A library is called after its program, for which statistics and messages are thankful.
+        name = pathlib.Path(artifact.library_path).stem.removeprefix("lib")
+        return _Leased(super().load_artifact(artifact), self.workspace, self.stream, name)
 
 
 class _Leased:
     """A program that is called under a lease; one that its thread holds already will do."""
 
-    def __init__(self, program: Any, workspace: Workspace, stream: Any) -> None:
+    def __init__(self, program: Any, workspace: Workspace, stream: Any, name: str) -> None:
         self._program = program
         self._workspace = workspace
         self._stream = stream
+        self._name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._workspace.leased_here:
             return self._program(*args, **kwargs)
-        with self._workspace.lease(self._stream):
+        with self._workspace.lease(self._stream, program=self._name):
             return self._program(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
