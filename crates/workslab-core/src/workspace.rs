@@ -449,6 +449,11 @@ impl<P: Platform> Workspace<P> {
         self.enter(stream, None, patience_of(timeout))
     }
 
+    /// Bytes that are set aside for reservations.
+    pub fn reserved(&self) -> usize {
+        self.range - self.reserved_from()
+    }
+
     /// The counts so far.
     pub fn statistics(&self) -> Statistics {
         let counts = &self.counts;
@@ -459,7 +464,7 @@ impl<P: Platform> Workspace<P> {
             size: self.size(),
             cap: self.cap(),
             growths: self.growths.load(Ordering::Relaxed),
-            reserved: self.range - self.reserved_from(),
+            reserved: self.reserved(),
             hits: self.hits.get(),
             misses: self.misses.load(Ordering::Relaxed),
             leases: counts.leases.load(Ordering::Relaxed),

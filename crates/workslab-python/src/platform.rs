@@ -181,6 +181,7 @@ pub(crate) trait AnyWorkspace: Send + Sync {
     fn cap(&self) -> Option<usize>;
     /// Refuses in a child of `fork`: the memory is its parent's.
     fn check_process(&self) -> Result<(), Error>;
+    fn reserved(&self) -> usize;
     fn statistics(&self) -> Statistics;
     fn grow(&self, bytes: usize) -> Result<(), Error>;
     fn reserve(&self, name: &str, size: usize) -> Result<Box<dyn AnyReservation>, Error>;
@@ -260,6 +261,10 @@ impl<P: Streams> AnyWorkspace for Shared<P> {
 
     fn base(&self) -> usize {
         self.workspace.base().address()
+    }
+
+    fn reserved(&self) -> usize {
+        self.workspace.reserved()
     }
 
     fn check_process(&self) -> Result<(), Error> {

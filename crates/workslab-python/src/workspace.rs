@@ -56,8 +56,7 @@ impl Workspace {
     }
 
     fn leased_bytes(&self) -> usize {
-        let statistics = self.inner.statistics();
-        statistics.size - statistics.reserved
+        self.inner.size() - self.inner.reserved()
     }
 
     pub(crate) fn note_holder(&self, holder: Option<ThreadId>) {
